@@ -1,0 +1,34 @@
+# `make demo` and `make test` do all of their own set-up; `make setup` is the part they share.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# torch comes first and pinned: a later `pip install` finds it satisfied and pulls no CUDA build in its place.
+TORCH  ?= torch==2.13.0
+
+.PHONY: setup demo test lint types clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml Makefile
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(TORCH)
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[dev,java]"
+	@touch $@
+
+demo: setup
+	$(BIN)/deixis demo
+
+test: setup lint types
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache

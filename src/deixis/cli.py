@@ -1,0 +1,110 @@
+"""The verbs of the command line.
+
+A verb's module is imported only when the verb is used, so that ``deixis --help`` never waits for torch. stdout is
+data, stderr is talk; exit codes: 0 done, 1 failed, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+from deixis import __version__
+from deixis.errors import DeixisError
+
+# verb -> (module under deixis.commands, function, one line of help)
+VERBS: dict[str, tuple[str, str, str]] = {
+    "data check": ("data", "check", "recognise a data set, count what is there, name what is missing"),
+    "data show": ("data", "show", "draw a contact sheet of a data set with its phrases and boxes"),
+    "features": ("features", "features", "turn a folder or data set of images into a feature store"),
+    "regions": ("regions", "regions", "see what the machine sees in one photograph"),
+    "proposals": ("proposals", "proposals", "measure the recall of box proposals on a data set"),
+    "score": ("score", "score", "score predictions of any model against a reference"),
+    "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
+    "demo": ("demo", "demo", "train a small grounded captioner on made scenes and caption a new one"),
+}
+
+EXAMPLES = """\
+  deixis demo
+  deixis data check path/to/flickr30k-entities
+  deixis regions photo.jpg --draw regions.png"""
+
+
+def usage() -> str:
+    """The short map of the verbs."""
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {text}" for verb, (_, _, text) in VERBS.items()]
+    return "\n".join(
+        [
+            f"deixis {__version__}: words tied to pixels",
+            "",
+            "usage: deixis VERB [options]        deixis VERB --help explains one",
+            "",
+            *lines,
+            "",
+            "for example:",
+            EXAMPLES,
+        ]
+    )
+
+
+def find_verb(args: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The verb that the arguments begin with (one or two words) and the arguments after it."""
+    for length in (2, 1):
+        verb = " ".join(args[:length])
+        if len(args) >= length and verb in VERBS:
+            return verb, list(args[length:])
+    return None
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one verb and exit with its code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one verb; the exit code."""
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if args[0] in ("-V", "--version"):
+        print(__version__)
+        return 0
+    found = find_verb(args)
+    if found is None:
+        return _unknown(args)
+    verb, rest = found
+    module, function, _ = VERBS[verb]
+    try:
+        import tyro
+
+        command = getattr(importlib.import_module(f"deixis.commands.{module}"), function)
+        result = tyro.cli(command, prog=f"deixis {verb}", args=rest)
+        return int(result or 0)
+    except DeixisError as error:
+        print(f"deixis {verb}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"deixis {verb}: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our pipe has gone, as in `deixis ... | head`
+        sys.stderr.close()
+        return 0
+
+
+def _unknown(args: Sequence[str]) -> int:
+    group = [verb for verb in VERBS if verb.startswith(f"{args[0]} ")]
+    if group and len(args) == 1:
+        print(f"deixis {args[0]}: one of {', '.join(group)} is meant.", file=sys.stderr)
+        return 2
+    asked = " ".join(args[: 2 if group else 1])
+    near = difflib.get_close_matches(asked, VERBS, n=1, cutoff=0.5)
+    hint = f" Did you mean 'deixis {near[0]}'?" if near else " 'deixis --help' lists them."
+    print(f"deixis: there is no verb '{asked}'.{hint}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

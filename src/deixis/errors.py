@@ -1,0 +1,10 @@
+"""The one exception that is meant for people."""
+
+from __future__ import annotations
+
+
+class DeixisError(Exception):
+    """Something the user can mend. The message is a sentence that names the file and says what to do next.
+
+    The command line prints the message alone and exits with 1; it never shows a traceback for this class.
+    """

@@ -1,0 +1,337 @@
+"""The nouns everything speaks: what vision makes, what models answer, what drawing, metrics and pages take.
+
+Boxes follow the one convention of :mod:`deixis.boxes`. All types are frozen; arrays inside them are not copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deixis import boxes as geometry
+from deixis.errors import DeixisError
+
+Box = tuple[float, float, float, float]
+Point = tuple[float, float]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The k best classes of each region, best first: ``ids [N, k]`` into ``names``, ``probs [N, k]``."""
+
+    ids: npt.NDArray[np.integer]
+    probs: npt.NDArray[np.floating]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.ids.ndim != 2 or self.ids.shape != self.probs.shape:
+            raise ValueError(f"class ids {self.ids.shape} and probabilities {self.probs.shape} must both be [N, k]")
+        if self.ids.size and not 0 <= self.ids.min() <= self.ids.max() < len(self.names):
+            raise ValueError(f"a class id lies outside the {len(self.names)} class names")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def best(self, region: int) -> tuple[str, float]:
+        """Name and probability of the region's best class."""
+        return self.names[int(self.ids[region, 0])], float(self.probs[region, 0])
+
+    def select(self, rows: npt.ArrayLike) -> Labels:
+        """The labels of some regions, by index or mask."""
+        return Labels(self.ids[np.asarray(rows)], self.probs[np.asarray(rows)], self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """What the machine sees of one photograph, or of the sampled frames of one video segment."""
+
+    boxes: npt.NDArray[np.floating]  # [N, 4] pixels of the original image
+    features: npt.NDArray[np.floating]  # [N, D]
+    size: tuple[int, int]  # width, height of the original image
+    scores: npt.NDArray[np.floating] | None = None  # [N] the proposal method's own score, higher is better
+    labels: Labels | None = None
+    frames: npt.NDArray[np.integer] | None = None  # [N] frame of each region; None for a photograph
+    grid: npt.NDArray[np.floating] | None = None  # [H, W, D'] (a video: [F, H, W, D']) feature grid of the whole image
+    extractor: str = ""  # which extractor made this; a model refuses regions of another one
+
+    def __post_init__(self) -> None:
+        n = len(self.boxes)
+        if self.boxes.shape != (n, 4):
+            raise ValueError(f"boxes have shape {self.boxes.shape}, expected [N, 4]")
+        if self.features.ndim != 2:
+            raise ValueError(f"features have shape {self.features.shape}, expected [N, D]")
+        for name in ("features", "scores", "labels", "frames"):
+            part = getattr(self, name)
+            if part is not None and len(part) != n:
+                raise ValueError(f"{len(part)} {name} for {n} boxes")
+        if min(self.size) < 1:
+            raise ValueError(f"image size {self.size} is empty")
+        if self.grid is not None and self.grid.ndim not in (3, 4):
+            raise ValueError(f"the feature grid has shape {self.grid.shape}, expected [H, W, D] or [F, H, W, D]")
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def select(self, rows: npt.ArrayLike) -> Regions:
+        """Some of the regions, by index or mask; grid, size and extractor stay."""
+        index = np.asarray(rows)
+        return Regions(
+            boxes=self.boxes[index],
+            features=self.features[index],
+            size=self.size,
+            scores=None if self.scores is None else self.scores[index],
+            labels=None if self.labels is None else self.labels.select(index),
+            frames=None if self.frames is None else self.frames[index],
+            grid=self.grid,
+            extractor=self.extractor,
+        )
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Words of a caption that name something: ``caption.tokens[start:end]``."""
+
+    text: str
+    start: int
+    end: int
+    head: str = ""  # head noun, lower case, as written
+    entity: str | None = None  # id of the entity it refers to, the same for all captions of an image
+    types: tuple[str, ...] = ()  # the data set's types, e.g. ("people",)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"phrase '{self.text}' has the token span {self.start}..{self.end}")
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """Where in the image something is: non-negative weights on a grid that covers the whole image evenly."""
+
+    grid: npt.NDArray[np.floating]  # [H, W]
+    size: tuple[int, int]  # width, height of the image
+
+    def __post_init__(self) -> None:
+        if self.grid.ndim != 2 or 0 in self.grid.shape:
+            raise ValueError(f"a heat map is [H, W] with at least one cell, this one has shape {self.grid.shape}")
+
+    def at_image_size(self) -> npt.NDArray[np.float32]:
+        """The map ``[height, width]``, bilinear between the centres of the cells, level beyond the outer ones."""
+        width, height = self.size
+        rows, columns = self.grid.shape
+        y = np.clip((np.arange(height) + 0.5) * rows / height - 0.5, 0, rows - 1)
+        x = np.clip((np.arange(width) + 0.5) * columns / width - 0.5, 0, columns - 1)
+        y0, x0 = np.floor(y).astype(int), np.floor(x).astype(int)
+        y1, x1 = np.minimum(y0 + 1, rows - 1), np.minimum(x0 + 1, columns - 1)
+        fy, fx = (y - y0)[:, None], (x - x0)[None, :]
+        grid = self.grid.astype(np.float64)
+        top = grid[y0][:, x0] * (1 - fx) + grid[y0][:, x1] * fx
+        bottom = grid[y1][:, x0] * (1 - fx) + grid[y1][:, x1] * fx
+        return (top * (1 - fy) + bottom * fy).astype(np.float32)
+
+    def argmax(self) -> Point:
+        """Centre (x, y), in image pixels, of the hottest cell (the first in reading order if several are)."""
+        rows, columns = self.grid.shape
+        row, column = np.unravel_index(int(self.grid.argmax()), self.grid.shape)
+        width, height = self.size
+        return (float(column) + 0.5) * width / columns, (float(row) + 0.5) * height / rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeatMap) and self.size == other.size and np.array_equal(self.grid, other.grid)
+
+    def to_json(self) -> Json:
+        """``{"width", "height", "grid": [[...], ...]}``."""
+        return {"width": self.size[0], "height": self.size[1], "grid": self.grid.astype(float).tolist()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> HeatMap:
+        """The inverse of :meth:`to_json` (the grid comes back as float64)."""
+        return cls(np.array(value["grid"], dtype=np.float64), (int(value["width"]), int(value["height"])))
+
+
+@dataclass(frozen=True)
+class Grounding:
+    """A word or a phrase and its place in the picture."""
+
+    text: str
+    box: Box
+    score: float
+    start: int = 0  # words[start:end] of the caption it belongs to
+    end: int = 0
+    parts: tuple[Box, ...] = ()  # the boxes that were merged into `box`
+    point: Point | None = None  # where to point; None means: see pointing()
+    heat: HeatMap | None = None
+
+    def pointing(self) -> Point:
+        """The point (x, y) that stands for this grounding: given, else the heat map's maximum, else the box centre."""
+        if self.point is not None:
+            return self.point
+        if self.heat is not None:
+            return self.heat.argmax()
+        x, y = geometry.centre(self.box)
+        return float(x), float(y)
+
+    def to_json(self) -> Json:
+        """The entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
+
+        ``point`` and ``heat`` follow when there are any.
+        """
+        value: Json = {
+            "word": self.text,
+            "start": self.start,
+            "end": self.end,
+            "box": list(self.box),
+            "score": self.score,
+            "parts": [list(part) for part in self.parts],
+        }
+        if self.point is not None:
+            value["point"] = list(self.point)
+        if self.heat is not None:
+            value["heat"] = self.heat.to_json()
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Grounding:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            text=_text(value, "word"),
+            start=_int(value, "start"),
+            end=_int(value, "end"),
+            box=_box(_get(value, "box")),
+            score=_float(value, "score"),
+            parts=tuple(_box(part) for part in value.get("parts", ())),
+            point=None if value.get("point") is None else _point(value["point"]),
+            heat=None if value.get("heat") is None else HeatMap.from_json(value["heat"]),
+        )
+
+    def to_phrase_json(self, model: str = "") -> Json:
+        """The answer to a phrase: ``{"phrase", "box", "point", "score", "model"}``, and ``heat`` when there is one."""
+        value: Json = {
+            "phrase": self.text,
+            "box": list(self.box),
+            "point": list(self.pointing()),
+            "score": self.score,
+            "model": model,
+        }
+        if self.heat is not None:
+            value["heat"] = self.heat.to_json()
+        return value
+
+    @classmethod
+    def from_phrase_json(cls, value: Mapping[str, Any]) -> Grounding:
+        """The inverse of :meth:`to_phrase_json`, but for the model's name."""
+        return cls(
+            text=_text(value, "phrase"),
+            box=_box(_get(value, "box")),
+            score=_float(value, "score"),
+            point=_point(_get(value, "point")),
+            heat=None if value.get("heat") is None else HeatMap.from_json(value["heat"]),
+        )
+
+
+@dataclass(frozen=True)
+class GroundedCaption:
+    """A sentence about one image, with the places of its nouns."""
+
+    words: tuple[str, ...]
+    groundings: tuple[Grounding, ...] = ()
+    logprob: float | None = None  # natural log of the sentence's probability under the model
+    image: str = ""
+    width: int = 0
+    height: int = 0
+    model: str = ""
+    caption: str = field(default="")  # the sentence as shown to people; the joined words where none is given
+
+    def __post_init__(self) -> None:
+        if not self.caption:
+            object.__setattr__(self, "caption", " ".join(self.words))
+        for grounding in self.groundings:
+            if not 0 <= grounding.start < grounding.end <= len(self.words):
+                raise ValueError(
+                    f"grounding '{grounding.text}' spans words {grounding.start}..{grounding.end} "
+                    f"of a caption of {len(self.words)} words"
+                )
+
+    def to_json(self) -> Json:
+        """The shape that every verb shares; :meth:`from_json` gives back an equal value."""
+        return {
+            "image": self.image,
+            "width": self.width,
+            "height": self.height,
+            "caption": self.caption,
+            "words": list(self.words),
+            "groundings": [grounding.to_json() for grounding in self.groundings],
+            "logprob": self.logprob,
+            "model": self.model,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> GroundedCaption:
+        """The inverse of :meth:`to_json`; a missing or wrong field is named in a :class:`DeixisError`."""
+        words = _get(value, "words")
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise DeixisError('the field "words" must be a list of strings.')
+        try:
+            return cls(
+                words=tuple(words),
+                groundings=tuple(Grounding.from_json(grounding) for grounding in _get(value, "groundings")),
+                logprob=None if value.get("logprob") is None else _float(value, "logprob"),
+                image=_text(value, "image"),
+                width=_int(value, "width"),
+                height=_int(value, "height"),
+                model=str(value.get("model", "")),
+                caption=_text(value, "caption"),
+            )
+        except ValueError as error:
+            raise DeixisError(f"{error}.") from None
+
+
+# Reading JSON: each says in a sentence which field is wrong --------------------------------------------------------
+
+
+def _get(value: Mapping[str, Any], name: str) -> Any:
+    if not isinstance(value, Mapping) or name not in value:
+        raise DeixisError(f'the field "{name}" is missing.')
+    return value[name]
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    found = _get(value, name)
+    if not isinstance(found, str):
+        raise DeixisError(f'the field "{name}" must be a string, not {found!r}.')
+    return found
+
+
+def _int(value: Mapping[str, Any], name: str) -> int:
+    found = _get(value, name)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise DeixisError(f'the field "{name}" must be a whole number, not {found!r}.')
+    return found
+
+
+def _float(value: Mapping[str, Any], name: str) -> float:
+    return _number(_get(value, name), name)
+
+
+def _number(found: Any, name: str) -> float:
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise DeixisError(f'the field "{name}" must be a finite number, not {found!r}.')
+    return float(found)
+
+
+def _box(found: Any) -> Box:
+    if not isinstance(found, list | tuple) or len(found) != 4:
+        raise DeixisError(f"a box must be four numbers [x1, y1, x2, y2], not {found!r}.")
+    x1, y1, x2, y2 = (_number(number, "box") for number in found)
+    return x1, y1, x2, y2
+
+
+def _point(found: Any) -> Point:
+    if not isinstance(found, list | tuple) or len(found) != 2:
+        raise DeixisError(f"a point must be two numbers [x, y], not {found!r}.")
+    return _number(found[0], "point"), _number(found[1], "point")
