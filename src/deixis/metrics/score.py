@@ -7,13 +7,19 @@ the bare number makes a paired bootstrap one matrix product, for every metric an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from deixis import __version__
+from deixis.data.reading import BadFile, read_json
+from deixis.errors import DeixisError
 
 Values = npt.NDArray[np.float64]
 Rule = Callable[[Values], Values]  # sums of statistics [B, S] -> metric values [B]
@@ -48,6 +54,13 @@ def ratio(sums: Values) -> Values:
 RULES: dict[str, Rule] = {"mean": ratio}
 """The functions that turn summed statistics into a metric; each metric's file adds its own beside this one."""
 
+MODULES_WITH_RULES: tuple[str, ...] = ()
+"""The files of this folder that add to RULES; :func:`load_scores` imports them, as a score file names its rules."""
+
+FORMAT = "deixis-scores-1"
+MAX_CELLS = 2**27
+"""The most statistics of one score that are read from a file: 1 GiB of them."""
+
 
 def make_score(
     name: str, ids: Sequence[str], items: npt.ArrayLike, stats: npt.ArrayLike, rule: str, signature: str
@@ -64,3 +77,106 @@ def mean_score(name: str, ids: Sequence[str], items: npt.ArrayLike, signature: s
     counted = ~np.isnan(values)
     stats = np.stack([np.where(counted, values, 0.0), counted.astype(np.float64)], axis=1)
     return make_score(name, ids, values, stats, "mean", signature)
+
+
+def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) -> None:
+    """Write scores with their per-item statistics, for ``deixis compare``.
+
+    The file is JSON: ``{"format", "meta", "ids": [[...], ...], "scores": [...]}``. Scores over the same items share
+    one list of ids. Statistics are sparse rows, as a class-averaged metric has hundreds of columns and a few
+    numbers in each row: row ``i`` holds ``values[starts[i]:starts[i+1]]`` in the columns ``places[...]``.
+    ``meta`` is what the writer wants to remember (files, options); it must be JSON.
+    """
+    id_lists: dict[tuple[str, ...], int] = {}
+    records = []
+    for score in scores:
+        rows, places = np.nonzero(score.stats)
+        starts = np.searchsorted(rows, np.arange(len(score.ids) + 1))
+        records.append(
+            {
+                "name": score.name,
+                "value": score.value,
+                "signature": score.signature,
+                "rule": score.rule,
+                "ids": id_lists.setdefault(score.ids, len(id_lists)),
+                "items": [None if np.isnan(item) else _short(item) for item in score.items.tolist()],
+                "columns": score.stats.shape[1],
+                "starts": starts.tolist(),
+                "places": places.tolist(),
+                "values": [_short(value) for value in score.stats[rows, places].tolist()],
+            }
+        )
+    document = {"format": FORMAT, "meta": dict(meta), "ids": [list(ids) for ids in id_lists], "scores": records}
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise DeixisError(f"{path} cannot be written ({error.strerror}); choose another --out.") from None
+
+
+def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
+    """The scores of a file by name, and its ``meta``. Every number is checked: the value must follow from the items."""
+    if not path.is_file():
+        raise DeixisError(f"{path} does not exist; 'deixis score PREDICTIONS --reference REF --out {path}' writes it.")
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise DeixisError(f"{path} is not a score file of this version; write it again with 'deixis score --out'.")
+    for module in MODULES_WITH_RULES:
+        importlib.import_module(f"deixis.metrics.{module}")
+    scores: dict[str, Score] = {}
+    try:
+        id_lists = [tuple(ids) for ids in document["ids"]]
+        for ids in id_lists:
+            _require(all(isinstance(item, str) for item in ids), "an id is not a string")
+            _require(len(set(ids)) == len(ids), "an id occurs twice")
+        for record in document["scores"]:
+            score = _read_score(record, id_lists)
+            _require(score.name not in scores, f"{score.name} occurs twice")
+            scores[score.name] = score
+        meta = dict(document["meta"])
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        reason = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        raise BadFile(path, f"not a sound score file ({reason})") from None
+    return scores, meta
+
+
+def _read_score(record: Mapping[str, Any], id_lists: Sequence[tuple[str, ...]]) -> Score:
+    name, rule, text = record["name"], record["rule"], record["signature"]
+    _require(all(isinstance(field, str) for field in (name, rule, text)), "a name, rule or signature is not a string")
+    _require(rule in RULES, f"{name} follows the rule {rule!r}, which this version does not know")
+    _require(isinstance(record["ids"], int) and record["ids"] >= 0, f"{name} names no list of ids")
+    ids = id_lists[record["ids"]]
+    columns = record["columns"]
+    _require(isinstance(columns, int) and columns > 0 and columns * len(ids) <= MAX_CELLS, f"{name} is too large")
+
+    starts = np.asarray(record["starts"], dtype=np.int64)
+    places = np.asarray(record["places"], dtype=np.int64)
+    values = np.asarray(record["values"], dtype=np.float64)
+    items = np.asarray([np.nan if item is None else item for item in record["items"]], dtype=np.float64)
+    lengths = np.diff(starts)
+    sound = (
+        items.shape == (len(ids),)
+        and starts.shape == (len(ids) + 1,)
+        and values.shape == places.shape == (starts[-1],)
+        and starts[0] == 0
+        and bool((lengths >= 0).all() and (places >= 0).all() and (places < columns).all())
+        and bool(np.isfinite(values).all())
+    )
+    _require(sound, f"the statistics of {name} do not fit its items")
+    stats = np.zeros((len(ids), columns))
+    stats[np.repeat(np.arange(len(ids)), lengths), places] = values
+    score = make_score(name, ids, items, stats, rule, text)
+    _require(abs(score.value - float(record["value"])) <= 1e-9, f"the value of {name} does not follow from its items")
+    return score
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise ValueError(reason)
+
+
+def _short(number: float) -> float | int:
+    """Whole numbers without ``.0``; counts are most of what is stored."""
+    return int(number) if number.is_integer() else number
