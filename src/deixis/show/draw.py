@@ -130,7 +130,7 @@ def text_on(background: str) -> str:
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     # contrast with white is 1.05 / (L + .05), with black (L + .05) / .05; they are equal at L = .179
-    return PAPER if luminance < 0.179 else INK
+    return PAPER if luminance < 0.179 else "#000000"
 
 
 @cache
