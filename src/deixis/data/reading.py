@@ -12,7 +12,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import reprlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -20,12 +21,16 @@ from xml.parsers import expat
 
 from deixis.data.sample import Skipped
 from deixis.errors import DeixisError
+from deixis.types import Box
 
 MAX_JSON = 4 * 2**30
 """Bytes; the largest official file (Visual Genome's scene graphs) stays under it."""
 MAX_TEXT = 512 * 2**20
 MAX_XML = 16 * 2**20
 MAX_XML_DEPTH = 64
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = 60
 
 
 class BadFile(DeixisError):
@@ -185,13 +190,14 @@ def read_xml(path: Path) -> Node:
     parser.StartDoctypeDeclHandler = doctype
     try:
         # Bytes, not text: the file's own encoding declaration holds.
-        parser.Parse(_read_bytes(path, MAX_XML), True)
+        parser.Parse(read_bytes(path, MAX_XML), True)
     except expat.ExpatError as error:
         raise BadFile(path, f"not well-formed XML ({expat.ErrorString(error.code)})", error.lineno) from None
     return root.children[0]
 
 
-def _read_bytes(path: Path, limit: int) -> bytes:
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The bytes of a file that has no more than ``limit`` of them."""
     try:
         size = path.stat().st_size
         if size > limit:
@@ -242,13 +248,17 @@ def get_text(record: Any, name: str) -> str:
         raise BadRecord(f'"{name}" is {_brief(value)}, not text')
     if not value.strip():
         raise BadRecord(f'"{name}" is empty')
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # JSON can escape half a character, which no file name or page can hold
+        raise BadRecord(f'"{name}" is {_brief(value)}, with half a character in it') from None
     return value.strip()
 
 
 def get_int(record: Any, name: str) -> int:
     """A whole number; ``12.0`` passes as well, some converters write it."""
     value = get(record, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not float(value).is_integer():
+    if not _finite(value) or value != int(value):
         raise BadRecord(f'"{name}" is {_brief(value)}, not a whole number')
     return int(value)
 
@@ -264,10 +274,26 @@ def get_list(record: Any, name: str) -> list[Any]:
 def get_numbers(record: Any, name: str, count: int) -> list[float]:
     """A list of exactly ``count`` finite numbers, such as a box."""
     value = get_list(record, name)
-    good = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in value)
-    if len(value) != count or not good:
+    if len(value) != count or not all(map(_finite, value)):
         raise BadRecord(f'"{name}" is {_brief(value)}, not {count} numbers')
     return [float(x) for x in value]
+
+
+def get_size(record: Any) -> tuple[int, int]:
+    """The members ``width`` and ``height``, both at least 1."""
+    width, height = get_int(record, "width"), get_int(record, "height")
+    if min(width, height) < 1:
+        raise BadRecord(f"an image of {width} x {height} pixels")
+    return width, height
+
+
+def box_in_image(corners: Sequence[float], size: tuple[float, float]) -> Box:
+    """The box ``x1, y1, x2, y2`` cut to the image; a :class:`BadRecord` where nothing of it is left."""
+    (x1, y1, x2, y2), (width, height) = corners, size
+    left, top, right, bottom = max(x1, 0.0), max(y1, 0.0), min(x2, float(width)), min(y2, float(height))
+    if left >= right or top >= bottom:
+        raise BadRecord(f"the box from ({x1:g}, {y1:g}) to ({x2:g}, {y2:g}) is empty or outside its image")
+    return left, top, right, bottom
 
 
 def good_records(records: Any, path: Path, kind: str, use: Callable[[Any], None], skipped: list[Skipped]) -> None:
@@ -284,8 +310,14 @@ def good_records(records: Any, path: Path, kind: str, use: Callable[[Any], None]
             skipped.append(Skipped(str(path), f"{kind} {index}: {error}"))
 
 
+def _finite(value: Any) -> bool:
+    # A comparison, not math.isfinite: it also holds for whole numbers too large to be a float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
+
+
 def _brief(value: Any) -> str:
-    shown = repr(value)
+    # Bounded in depth and breadth: what a file holds may be millions of values, or hold itself.
+    shown = _REPR.repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
@@ -300,15 +332,15 @@ def plain_name(name: str) -> str:
 
 
 def inside(root: Path, name: str) -> Path:
-    """The path of a file that a record names, which must lie inside ``root`` even after symbolic links.
+    """The path below ``root`` of a file that a record names; it must stay in there even after symbolic links.
 
     ``name`` is relative to ``root`` (either kind of slash) or absolute. The file need not exist.
     """
-    relative = PurePosixPath(name.replace("\\", "/"))
-    if "\0" in name or ".." in relative.parts:
+    given = PurePosixPath(name.replace("\\", "/"))
+    if "\0" in name or ".." in given.parts:
         raise BadRecord(f"the path {_brief(name)} leaves the folder")
-    path = root / relative
     real_root = os.path.realpath(root)
-    if os.path.commonpath([real_root, os.path.realpath(path)]) != real_root:
+    real = os.path.realpath(root / given)
+    if os.path.commonpath([real_root, real]) != real_root:
         raise BadRecord(f"the path {_brief(name)} leads outside the folder")
-    return path
+    return root / (os.path.relpath(real, real_root) if given.is_absolute() else given)

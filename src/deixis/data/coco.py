@@ -1,0 +1,331 @@
+"""COCO captions and instances, and Karpathy's splits of COCO, Flickr30k and Flickr8k.
+
+Two families of files, alone or together in one folder (or in its ``annotations`` folder):
+
+``captions_<split>.json``, ``instances_<split>.json``   the official files; splits ``train2014``, ``val2017`` ...
+``dataset_coco.json``, ``dataset_flickr30k.json``,      Karpathy's files; splits ``train``, ``restval``, ``val``,
+``dataset_flickr8k.json``                               ``test``, or ``coco:train`` ... where several files are there
+
+Every instance is an :class:`Entity`: its label is the category, its types the supercategory and, where the box holds
+a crowd that was not told apart, ``"crowd"``. Karpathy's split of COCO takes its boxes from the official instances.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deixis import boxes as geometry
+from deixis.data.reading import (
+    BadFile,
+    BadRecord,
+    get_int,
+    get_list,
+    get_numbers,
+    get_text,
+    good_records,
+    plain_name,
+    read_json,
+)
+from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
+from deixis.errors import DeixisError
+from deixis.language.tokenise import tokens
+
+NAME = "coco"
+
+OFFICIAL_SPLITS = ("train2014", "val2014", "train2017", "val2017")
+KARPATHY_SPLITS = ("train", "restval", "val", "test")
+KARPATHY_SETS = ("coco", "flickr30k", "flickr8k")
+
+_COCO = "the COCO consortium, on the download page of its site"
+_KARPATHY = "A. Karpathy (Stanford), in the caption data sets archive of the deep visual-semantic alignments page"
+_OWNERS = {
+    "flickr30k": "the authors of Flickr30k (P. Young and others, University of Illinois), who send a link on request",
+    "flickr8k": "the authors of Flickr8k (M. Hodosh and others, University of Illinois), who send a link on request",
+}
+# None of this is read, and most of a file is made of it.
+_UNUSED = (
+    "segmentation",
+    "area",
+    "tokens",
+    "sentids",
+    "license",
+    "licenses",
+    "info",
+    "coco_url",
+    "flickr_url",
+    "date_captured",
+)
+_FOLDERS = {
+    "flickr30k": ("flickr30k-images", "flickr30k_images", "images"),
+    "flickr8k": ("Flicker8k_Dataset", "Flickr8k_Dataset", "images"),  # the first is the official spelling
+}
+
+
+def expected(root: Path) -> tuple[Expected, ...]:
+    """The files of the official distributions that belong to what is there; those of COCO 2014 where nothing is."""
+    official, karpathy = _official(root), _karpathy(root)
+    years = sorted({split[-4:] for split in official})
+    if "coco" in karpathy or not (official or karpathy):
+        years = sorted({*years, "2014"})
+    files: list[Expected] = []
+    for split in (split for split in OFFICIAL_SPLITS if split[-4:] in years):
+        wanted = split in official or not (official or karpathy)
+        files += [
+            Expected(_annotation(root, f"captions_{split}.json"), f"the captions of {split}", _COCO, wanted),
+            Expected(_annotation(root, f"instances_{split}.json"), f"the boxes and classes of {split}", _COCO, False),
+            Expected(
+                _folder(root, split),
+                f"the images of {split}",
+                _COCO,
+                wanted or ("coco" in karpathy and "2014" in split),
+            ),
+        ]
+    for name in karpathy:
+        files.append(Expected(_annotation(root, f"dataset_{name}.json"), f"Karpathy's splits of {name}", _KARPATHY))
+        if name != "coco":
+            files.append(Expected(_folder(root, *_FOLDERS[name]), f"the photographs of {name}", _OWNERS[name]))
+    return tuple(files)
+
+
+def recognise(root: Path) -> bool:
+    """Whether the folder, or ``annotations`` in it, holds a captions file of COCO or one of Karpathy's files."""
+    return bool(_official(root) or _karpathy(root))
+
+
+def splits(root: Path) -> tuple[str, ...]:
+    """The official splits whose captions are there, then those of Karpathy's files."""
+    karpathy = _karpathy(root)
+    found = list(_official(root))
+    for name in karpathy:
+        parts = KARPATHY_SPLITS if name == "coco" else tuple(part for part in KARPATHY_SPLITS if part != "restval")
+        found += parts if len(karpathy) == 1 else [f"{name}:{part}" for part in parts]
+    return tuple(found)
+
+
+def load(root: Path, split: str) -> Dataset:
+    """One split, in the order of its file."""
+    if split not in splits(root):
+        raise DeixisError(f"{root} has no split '{split}'; there is {', '.join(splits(root)) or 'none'}.")
+    skipped: list[Skipped] = []
+    if split in OFFICIAL_SPLITS:
+        samples = _load_official(root, split, skipped)
+    else:
+        name, part = split.split(":") if ":" in split else (_karpathy(root)[0], split)
+        samples = _load_karpathy(root, name, part, skipped)
+    return Dataset(NAME, split, samples, tuple(skipped))
+
+
+def _load_official(root: Path, split: str, skipped: list[Skipped]) -> tuple[Sample, ...]:
+    path = root / _annotation(root, f"captions_{split}.json")
+    content = _read(path, ("images", "annotations"))
+    captions: dict[int, list[Caption]] = {}
+    sizes: dict[int, tuple[int, int]] = {}
+    names: dict[int, str] = {}
+
+    def image(record: Any) -> None:
+        number = get_int(record, "id")
+        if number in names:
+            raise BadRecord(f"image {number} is listed twice")
+        names[number] = plain_name(get_text(record, "file_name"))
+        sizes[number] = _size(record)
+        captions[number] = []
+
+    def annotation(record: Any) -> None:
+        number = get_int(record, "image_id")
+        if number not in captions:
+            raise BadRecord(f"image {number} is not in the list of images")
+        captions[number].append(_caption(get_text(record, "caption")))
+
+    good_records(content["images"], path, "image", image, skipped)
+    good_records(content["annotations"], path, "annotation", annotation, skipped)
+    instances = _instances(root, split, skipped)
+    folder = root / _folder(root, split)
+    samples: list[Sample] = []
+    for number, found in captions.items():
+        if found:
+            entities = instances.entities(number)
+            place = folder / names[number]
+            samples.append(Sample(str(number), tuple(found), path=place, size=sizes[number], entities=entities))
+        else:
+            skipped.append(Skipped(str(path), f"image {number} has no usable caption"))
+    return tuple(samples)
+
+
+def _load_karpathy(root: Path, name: str, part: str, skipped: list[Skipped]) -> tuple[Sample, ...]:
+    path = root / _annotation(root, f"dataset_{name}.json")
+    content = _read(path, ("images",))
+    samples: list[Sample] = []
+    sources: dict[str, tuple[Path, _Instances]] = {}  # image folder -> where it is, and its boxes
+
+    def image(record: Any) -> None:
+        split = get_text(record, "split")
+        if split not in KARPATHY_SPLITS:
+            raise BadRecord(f"the split '{split}' is unknown")
+        if split != part:
+            return
+        file = plain_name(get_text(record, "filename"))
+        captions: list[Caption] = []
+
+        def sentence(record: Any) -> None:
+            captions.append(_caption(get_text(record, "raw")))
+
+        good_records(get_list(record, "sentences"), path, f"{file}, sentence", sentence, skipped)
+        if not captions:
+            raise BadRecord(f"{file} has no usable caption")
+        if name == "coco":
+            number, folder = get_int(record, "cocoid"), plain_name(get_text(record, "filepath"))
+        else:
+            number, folder = -1, name
+        if folder not in sources:
+            places = _FOLDERS.get(folder, (folder,))
+            sources[folder] = root / _folder(root, *places), _instances(root, folder, skipped)
+        place, instances = sources[folder]
+        samples.append(
+            Sample(
+                str(number) if name == "coco" else Path(file).stem,
+                tuple(captions),
+                path=place / file,
+                size=instances.sizes.get(number),
+                entities=instances.entities(number),
+            )
+        )
+
+    good_records(content["images"], path, "image", image, skipped)
+    return tuple(samples)
+
+
+def _caption(text: str) -> Caption:
+    # Interned words: a caption then costs a pointer per word, which matters for 600,000 of them.
+    return Caption(text, tuple(map(sys.intern, tokens(text))))
+
+
+# Instances ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Instances:
+    """The boxes of one instances file, in flat arrays sorted by image: 900,000 of them take some 40 MB."""
+
+    ids: npt.NDArray[np.int64]  # [N]
+    boxes: npt.NDArray[np.floating]  # [N, 4]
+    categories: npt.NDArray[np.int64]  # [N]
+    crowd: npt.NDArray[np.bool_]  # [N]
+    rows: dict[int, tuple[int, int]]  # image -> its rows
+    names: dict[int, tuple[str, str]]  # category -> name, supercategory
+    sizes: dict[int, tuple[int, int]]
+    skipped: tuple[Skipped, ...]
+
+    def entities(self, image: int) -> tuple[Entity, ...]:
+        """The entities of one image."""
+        return tuple(self._entity(row) for row in range(*self.rows.get(image, (0, 0))))
+
+    def _entity(self, row: int) -> Entity:
+        name, above = self.names[int(self.categories[row])]
+        types = (above, "crowd") if self.crowd[row] else (above,)
+        return Entity(str(self.ids[row]), self.boxes[row : row + 1], types, name)
+
+
+_NOTHING = _Instances(np.zeros(0, int), np.zeros((0, 4)), np.zeros(0, int), np.zeros(0, bool), {}, {}, {}, ())
+
+
+def _instances(root: Path, split: str, skipped: list[Skipped]) -> _Instances:
+    """The boxes of a split; none where their file is absent or cannot be used."""
+    path = root / _annotation(root, f"instances_{split}.json")
+    if not path.is_file():
+        return _NOTHING
+    try:
+        found = _read_instances(path, path.stat().st_mtime_ns)
+    except BadFile as error:
+        skipped.append(error.skipped)
+        return _NOTHING
+    skipped += found.skipped
+    return found
+
+
+@lru_cache(maxsize=2)
+def _read_instances(path: Path, modified: int) -> _Instances:
+    # Three of Karpathy's splits share one file that takes seconds to parse; `modified` makes a new file a new entry.
+    content = _read(path, ("images", "annotations", "categories"))
+    skipped: list[Skipped] = []
+    names: dict[int, tuple[str, str]] = {}
+    sizes: dict[int, tuple[int, int]] = {}
+    found: list[tuple[int, int, int, bool]] = []  # image, id, category, crowd
+    corners: list[list[float]] = []  # x, y, width, height
+
+    def category(record: Any) -> None:
+        names[get_int(record, "id")] = get_text(record, "name"), get_text(record, "supercategory")
+
+    def image(record: Any) -> None:
+        sizes[get_int(record, "id")] = _size(record)
+
+    def annotation(record: Any) -> None:
+        number, kind = get_int(record, "image_id"), get_int(record, "category_id")
+        if number not in sizes:
+            raise BadRecord(f"image {number} is not in the list of images")
+        if kind not in names:
+            raise BadRecord(f"category {kind} is not in the list of categories")
+        entry = number, get_int(record, "id"), kind, record.get("iscrowd") == 1
+        corners.append(get_numbers(record, "bbox", 4))
+        found.append(entry)
+
+    good_records(content["categories"], path, "category", category, skipped)
+    good_records(content["images"], path, "image", image, skipped)
+    good_records(content["annotations"], path, "annotation", annotation, skipped)
+
+    table = np.array(found, dtype=np.int64).reshape(-1, 4)
+    limits = np.array([sizes[number] for number in table[:, 0].tolist()], dtype=np.float64).reshape(-1, 2)
+    boxes = np.clip(geometry.from_xywh(corners), 0, np.tile(limits, 2))
+    good = geometry.area(boxes) > 0
+    for row in np.flatnonzero(~good):
+        reason = f"annotation id {table[row, 1]}: the box {corners[row]} is empty or outside its image"
+        skipped.append(Skipped(str(path), reason))
+    table, boxes = table[good], boxes[good]
+    order = np.argsort(table[:, 0], kind="stable")
+    images, starts, counts = np.unique(table[order, 0], return_index=True, return_counts=True)
+    rows = {int(n): (int(start), int(start + count)) for n, start, count in zip(images, starts, counts, strict=True)}
+    _, ids, categories, crowd = table[order].T
+    return _Instances(ids, boxes[order], categories, crowd == 1, rows, names, sizes, tuple(skipped))
+
+
+# Files --------------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, lists: tuple[str, ...]) -> dict[str, Any]:
+    content = read_json(path, drop=_UNUSED)
+    for name in lists:
+        if not isinstance(content, dict) or not isinstance(content.get(name), list):
+            raise BadFile(path, f'no list "{name}" in it')
+    return content
+
+
+def _size(record: Any) -> tuple[int, int]:
+    width, height = get_int(record, "width"), get_int(record, "height")
+    if min(width, height) < 1:
+        raise BadRecord(f"an image of {width} x {height} pixels")
+    return width, height
+
+
+def _official(root: Path) -> tuple[str, ...]:
+    return tuple(split for split in OFFICIAL_SPLITS if (root / _annotation(root, f"captions_{split}.json")).is_file())
+
+
+def _karpathy(root: Path) -> tuple[str, ...]:
+    return tuple(name for name in KARPATHY_SETS if (root / _annotation(root, f"dataset_{name}.json")).is_file())
+
+
+def _annotation(root: Path, name: str) -> str:
+    """Where the file is, or else would be: in ``annotations`` as the archives have it, or beside the images."""
+    return name if (root / name).is_file() else f"annotations/{name}"
+
+
+def _folder(root: Path, *names: str) -> str:
+    """Where the images are: the first of the folders that is there, also inside ``images``."""
+    candidates = [*names, *(f"images/{name}" for name in names)]
+    return next((name for name in candidates if (root / name).is_dir()), names[0])

@@ -1,0 +1,167 @@
+"""A user's own folder: three kinds of captions file, splits, and rows that cannot be used."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deixis.data import pairs
+from deixis.data.reading import BadFile
+from deixis.errors import DeixisError
+
+ROWS = [("a.jpg", "A dog runs.", "train"), ("b.jpg", "Two cats, asleep", "val"), ("a.jpg", "The dog", "train")]
+
+
+def write(root: Path, kind: str, rows=ROWS, split=True) -> Path:
+    names = ("image", "caption", "split") if split else ("image", "caption")
+    if kind == "jsonl":
+        lines = [json.dumps(dict(zip(names, row, strict=False))) for row in rows]
+    else:
+        comma = "," if kind == "csv" else "\t"
+        lines = [comma.join(f'"{cell}"' for cell in row[: len(names)]) for row in [names, *rows]]
+    (root / f"captions.{kind}").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def reasons(dataset) -> list[tuple[int | None, str]]:
+    return [(entry.line, entry.reason) for entry in dataset.skipped]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv"])
+def test_each_kind_of_file_gives_the_same_samples(tmp_path, kind):
+    root = write(tmp_path, kind)
+    assert pairs.recognise(root)
+    assert pairs.splits(root) == ("train", "val")
+    (train,), (val,) = pairs.load(root, "train"), pairs.load(root, "val")
+    assert (train.image_id, train.path) == ("a.jpg", root / "a.jpg")
+    assert [caption.text for caption in train.captions] == ["A dog runs.", "The dog"]
+    assert train.captions[0].tokens == ("a", "dog", "runs")
+    assert val.captions[0].text == "Two cats, asleep"
+    assert train.entities == ()
+
+
+def test_byte_order_mark_windows_line_ends_and_quoted_newlines(tmp_path):
+    text = 'Caption,Image\r\n"one\r\ntwo, ""three""",a.jpg\r\n\r\nfour,b.jpg\r\n'
+    (tmp_path / "captions.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    found = {s.image_id: s.captions[0] for split in pairs.splits(tmp_path) for s in pairs.load(tmp_path, split)}
+    assert found["a.jpg"].text == 'one\ntwo, "three"'
+    assert found["a.jpg"].tokens == ("one", "two", "three")
+    assert found["b.jpg"].text == "four"
+
+
+def test_bad_rows_are_named_and_the_others_stay(tmp_path):
+    (tmp_path / "secret.jpg").touch()
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link.jpg").symlink_to(tmp_path / "secret.jpg")
+    rows = [
+        {"image": "a.jpg", "caption": "fine"},
+        {"image": "a.jpg", "caption": "  "},
+        {"image": "", "caption": "x"},
+        {"caption": "x"},
+        {"image": "a.jpg", "caption": 3},
+        {"image": "../secret.jpg", "caption": "x"},
+        {"image": "/etc/passwd", "caption": "x"},
+        {"image": "link.jpg", "caption": "x"},
+        {"image": "n" * 300, "caption": "x"},
+    ]
+    lines = [json.dumps(row) for row in rows]
+    lines.insert(1, '{"image": "a.jpg", "caption"')
+    (root / "captions.jsonl").write_text("\n".join(lines))
+    split = pairs.assign("a.jpg")
+    dataset = pairs.load(root, split)
+    assert [caption.text for caption in dataset[0].captions] == ["fine"]
+    assert reasons(dataset) == [
+        (2, "not valid JSON (expecting ':' delimiter at column 29)"),
+        (3, '"caption" is empty'),
+        (4, '"image" is empty'),
+        (5, 'the field "image" is missing'),
+        (6, '"caption" is 3, not text'),
+        (7, "the path '../secret.jpg' leaves the folder"),
+        (8, "the path '/etc/passwd' leads outside the folder"),
+        (9, "the path 'link.jpg' leads outside the folder"),
+        (10, f"'{'n' * 40}' cannot be a path (File name too long)"),
+    ]
+
+
+def test_a_missing_column_is_named(tmp_path):
+    (tmp_path / "captions.csv").write_text("file,caption\na.jpg,x\n")
+    with pytest.raises(BadFile, match=r"captions\.csv, line 1: no column image \(its columns: file, caption\)"):
+        pairs.load(tmp_path, "train")
+    (tmp_path / "captions.csv").write_text("image;caption\na.jpg;x\n")
+    with pytest.raises(BadFile, match="no column image and no column caption"):
+        pairs.splits(tmp_path)
+
+
+def test_the_same_image_and_the_same_caption_are_merged(tmp_path):
+    rows = [("a.jpg", "x", "train"), ("./a.jpg", "x", "train"), (str(tmp_path / "a.jpg"), "y", "train")]
+    (sample,) = pairs.load(write(tmp_path, "csv", rows), "train")
+    assert sample.image_id == "a.jpg"
+    assert [caption.text for caption in sample.captions] == ["x", "y"]
+
+
+def test_pictures_may_lie_in_an_images_folder(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.jpg").touch()
+    dataset = pairs.load(write(tmp_path, "csv"), "train")
+    assert dataset[0].path == tmp_path / "images" / "a.jpg"
+
+
+def test_an_image_is_never_in_two_splits(tmp_path):
+    rows = [*ROWS, ("a.jpg", "late", "val"), ("c.jpg", "nowhere", ""), ("b.jpg", "inherits", "")]
+    root = write(tmp_path, "tsv", rows)
+    train, val = pairs.load(root, "train"), pairs.load(root, "val")
+    assert [sample.image_id for sample in train] == ["a.jpg"]
+    assert [caption.text for caption in val[0].captions] == ["Two cats, asleep", "inherits"]
+    assert reasons(train) == [
+        (5, "a.jpg is already in the split train (line 2), not val"),
+        (6, "c.jpg has no split"),
+    ]
+    assert train.skipped == val.skipped
+    with pytest.raises(DeixisError, match="no split 'test'; there is train, val"):
+        pairs.load(root, "test")
+
+
+def test_own_names_of_splits(tmp_path):
+    rows = [("a.jpg", "x", "winter"), ("b.jpg", "x", "test"), ("c.jpg", "x", "autumn")]
+    assert pairs.splits(write(tmp_path, "csv", rows)) == ("test", "autumn", "winter")
+
+
+def test_splits_by_seed_are_stable_when_rows_are_added(tmp_path):
+    rows = [(f"{n}.jpg", f"caption {n}") for n in range(300)]
+    few = write(tmp_path, "csv", rows[:150], split=False)
+    before = {s.image_id: split for split in pairs.splits(few) for s in pairs.load(few, split)}
+    write(tmp_path, "csv", list(reversed(rows)), split=False)
+    after = {s.image_id: split for split in pairs.splits(few) for s in pairs.load(few, split)}
+    assert len(before) == 150
+    assert len(after) == 300
+    assert before.items() <= after.items()
+    counts = {split: list(after.values()).count(split) for split in pairs.FRACTIONS}
+    assert 210 <= counts["train"] <= 265
+    assert min(counts.values()) >= 12
+    other = {s.image_id: split for split in pairs.splits(few) for s in pairs.load(few, split, seed=1)}
+    assert other != after
+
+
+@given(st.text(min_size=1), st.integers())
+def test_shares_of_nothing_are_never_drawn(name, seed):
+    assert pairs.assign(name, seed, {"train": 1.0, "val": 0.0}) == "train"
+    assert pairs.assign(name, seed, {"train": 0.0, "val": 2.0}) == "val"
+
+
+def test_shares_must_make_sense():
+    for shares in ({}, {"train": 0.0}, {"train": 1.0, "val": -0.5}):
+        with pytest.raises(DeixisError, match="shares"):
+            pairs.assign("a.jpg", 0, shares)
+
+
+def test_one_captions_file_is_meant(tmp_path):
+    assert not pairs.recognise(tmp_path)
+    with pytest.raises(DeixisError, match="write one with the columns image and caption"):
+        pairs.splits(tmp_path)
+    write(tmp_path, "csv")
+    write(tmp_path, "jsonl")
+    with pytest.raises(DeixisError, match=r"both captions\.jsonl and captions\.csv"):
+        pairs.load(tmp_path, "train")
