@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.models.decoder import Decoder, DecoderConfig, State
+from deixis.models.decoding import Rules, greedy
+from deixis.objectives.cross_entropy import cross_entropy
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "updown.npz"
 
@@ -20,7 +22,7 @@ NAMES = {  # the published captioner's parameter -> ours
     "core.att_lstm": "attention_lstm",
     "core.lang_lstm": "language_lstm",
     "core.attention.h2att": "query",
-    "core.attention.alpha_net": "energy",
+    "core.attention.alpha_net.weight": "energy",
 }
 
 
@@ -34,7 +36,8 @@ def golden() -> dict[str, Tensor]:
 def published(golden: dict[str, Tensor]) -> Decoder:
     weights = {}
     for name, value in golden.items():
-        if name.startswith("w/"):
+        # a bias of the energy moves all regions alike and is gone after the softmax: ours has none
+        if name.startswith("w/") and not name.endswith("alpha_net.bias"):
             theirs = name.removeprefix("w/")
             prefix = next(prefix for prefix in NAMES if theirs.startswith(prefix))
             weights[NAMES[prefix] + theirs.removeprefix(prefix)] = value
@@ -53,66 +56,145 @@ def test_teacher_forcing_agrees_with_the_published_captioner(
 ) -> None:
     mask = golden["att_masks"].bool() if masked else everything(golden["att"])
     encoded = published.encode(golden["att"], mask, golden["fc"])
-    out = published(encoded, torch.arange(5), golden["seq"][:, :-1])
+    out = published(encoded, golden["seq"][:, None, :-1])
+    logprobs, attention = published.speak(out.states)[:, 0, :, 0], out.attention[:, 0, :, 0]
     end = "_masked" if masked else ""
     # the published loop stops when every caption has ended and leaves zeros behind
     steps = golden["logprobs" + end].abs().sum(-1) > 0
-    torch.testing.assert_close(out.logprobs[steps], golden["logprobs" + end][steps], atol=1e-5, rtol=0)
-    torch.testing.assert_close(out.attention[steps], golden["att_weights" + end][steps], atol=1e-5, rtol=0)
+    assert steps.sum() > 30
+    torch.testing.assert_close(logprobs[steps], golden["logprobs" + end][steps], atol=1e-5, rtol=0)
+    torch.testing.assert_close(attention[steps], golden["att_weights" + end][steps], atol=1e-5, rtol=0)
+
+
+def test_cross_entropy_agrees_with_the_published_captioner(published: Decoder, golden: dict[str, Tensor]) -> None:
+    encoded = published.encode(golden["att"], everything(golden["att"]), golden["fc"])
+    out = published(encoded, golden["seq"][:, None, :-1])
+    # the published mask counts the end token, which is 0 like its padding: mark what it leaves out as padding -1
+    targets = golden["seq"][:, None, 1:].masked_fill(golden["masks"][:, None, 1:] == 0, -1)
+    torch.testing.assert_close(cross_entropy(published, out, targets, pad=-1), golden["xe_loss"], atol=1e-5, rtol=0)
 
 
 def test_greedy_agrees_with_the_published_captioner(published: Decoder, golden: dict[str, Tensor]) -> None:
     encoded = published.encode(golden["att"], everything(golden["att"]), golden["fc"])
-    sentences = published.greedy(encoded, bos=0, eos=0, max_words=9)
-    assert torch.equal(sentences.words, golden["greedy_seq"])
-    torch.testing.assert_close(sentences.logprob, golden["greedy_logprobs"].sum(1), atol=1e-4, rtol=0)
-    torch.testing.assert_close(sentences.attention, golden["greedy_att"], atol=1e-5, rtol=0)
+    sentences = greedy(published, encoded, Rules(bos=0, eos=0, max_words=9))
+    assert torch.equal(sentences.words[:, 0], golden["greedy_seq"])
+    torch.testing.assert_close(sentences.logprobs[:, 0], golden["greedy_logprobs"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(sentences.attention[:, 0, :, 0], golden["greedy_att"], atol=1e-5, rtol=0)
 
 
-def small(seed: int = 0) -> Decoder:
+CONFIGS = {
+    "updown": {},
+    "gvd": {"language_to_attention": False},
+    "previous": {"attend_from": "previous"},
+    "branches": {"branches": 3},
+    "distributed-attention": {"branches": 3, "language_to_attention": False, "attend_from": "previous"},
+    "no-elimination": {"branches": 2, "eliminate": False},
+}
+
+
+def small(name: str = "updown", seed: int = 0) -> Decoder:
     torch.manual_seed(seed)
-    return Decoder(DecoderConfig(vocabulary=11, features=6, words=4, hidden=5, attention=3, dropout=0.0)).double()
+    sizes = {"vocabulary": 11, "features": 6, "words": 4, "hidden": 5, "attention": 3, "dropout": 0.0}
+    return Decoder(DecoderConfig(**sizes, **CONFIGS[name])).double()
 
 
-def test_gradients_are_right() -> None:
-    decoder = small()
-    features = torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
-    mask = torch.tensor([[True, True, True], [True, True, False]])
-    words = torch.tensor([[1, 4, 5], [1, 6, 7], [1, 8, 2]])
-    images = torch.tensor([0, 0, 1])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_gradients_are_right(name: str) -> None:
+    decoder = small(name)
+    features = torch.randn(2, 4, 6, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True, True, True, True], [True, True, True, False]])
+    words = torch.tensor([[[1, 4, 5], [1, 6, 7]], [[1, 8, 2], [1, 9, 9]]])
+    targets = words.roll(-1, dims=-1)
 
-    def run(features: Tensor) -> tuple[Tensor, Tensor]:
-        out = decoder(decoder.encode(features, mask), images, words)
-        return out.logprobs, out.attention
+    def run(features: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+        out = decoder(decoder.encode(features, mask), words)
+        return cross_entropy(decoder, out, targets, pad=0), out.attention
 
-    assert torch.autograd.gradcheck(run, (features,))
+    assert torch.autograd.gradcheck(run, (features, *decoder.parameters()), fast_mode=True)
 
 
-def test_a_region_that_is_not_there_changes_nothing() -> None:
-    decoder = small()
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_region_that_is_not_there_changes_nothing(name: str) -> None:
+    decoder = small(name)
+    features = torch.randn(1, 5, 6, dtype=torch.float64)
+    words = torch.tensor([[[1, 4, 5]]])
+    short = decoder(decoder.encode(features[:, :4], everything(features[:, :4])), words)
+    mask = torch.tensor([[True, True, True, True, False]])
+    long = decoder(decoder.encode(features, mask), words)
+    torch.testing.assert_close(long.states, short.states)
+    assert torch.all(long.attention[..., 4] == 0)
+    torch.testing.assert_close(long.attention[..., :4], short.attention)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_captions_of_one_image_do_not_see_each_other(name: str) -> None:
+    decoder = small(name)
     features = torch.randn(1, 4, 6, dtype=torch.float64)
-    words, image = torch.tensor([[1, 4, 5]]), torch.tensor([0])
-    short = decoder(decoder.encode(features[:, :3], everything(features[:, :3])), image, words)
-    mask = torch.tensor([[True, True, True, False]])
-    long = decoder(decoder.encode(features, mask), image, words)
-    torch.testing.assert_close(long.logprobs, short.logprobs)
-    assert torch.equal(long.attention[..., 3], torch.zeros(1, 3, dtype=torch.float64))
-    torch.testing.assert_close(long.attention[..., :3], short.attention)
-
-
-def test_greedy_is_the_argmax_of_teacher_forcing_on_its_own_words() -> None:
-    decoder = small(3)
-    features = torch.randn(4, 5, 6, dtype=torch.float64)
     encoded = decoder.encode(features, everything(features))
-    sentences = decoder.greedy(encoded, bos=1, eos=2, max_words=7, ban=(0, 1))
-    fed = torch.cat([torch.ones(4, 1, dtype=torch.long), sentences.words[:, :-1]], 1)
-    out = decoder(encoded, torch.arange(4), fed)
-    for row in range(4):
-        ended = (sentences.words[row] == 2).nonzero()
-        length = int(ended[0]) + 1 if len(ended) else sentences.words.shape[1]
-        allowed = out.logprobs[row, :length].clone()
-        allowed[:, [0, 1]] = -torch.inf
-        best, word = allowed.max(-1)
-        assert torch.equal(word, sentences.words[row, :length])
-        torch.testing.assert_close(best.sum(), sentences.logprob[row])
-        assert torch.all(sentences.words[row, length:] == 0)
+    words = torch.tensor([[[1, 4, 5], [1, 6, 7]]])
+    both = decoder(encoded, words)
+    alone = decoder(encoded, words[:, 1:])
+    torch.testing.assert_close(both.states[:, 1:], alone.states)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_steps_add_up_to_teacher_forcing(name: str) -> None:
+    decoder = small(name)
+    features = torch.randn(2, 4, 6, dtype=torch.float64)
+    encoded = decoder.encode(features, everything(features))
+    words = torch.tensor([[[1, 4, 5]], [[1, 8, 2]]])
+    whole = decoder(encoded, words)
+    state: State = decoder.start(encoded, 1)
+    for t in range(3):
+        state, logprobs, alpha = decoder.step(encoded, words[:, :, t], state)
+        torch.testing.assert_close(logprobs, decoder.speak(whole.states[:, :, t]))
+        torch.testing.assert_close(alpha, whole.attention[:, :, t])
+
+
+def test_a_branch_does_not_look_where_an_earlier_one_took() -> None:
+    decoder = small("branches")
+    features = torch.randn(3, 5, 6, dtype=torch.float64)
+    alpha = decoder(decoder.encode(features, everything(features)), torch.randint(0, 11, (3, 2, 4))).attention
+    taken = alpha.argmax(-1)  # [I, C, T, K]
+    for later in (1, 2):
+        for earlier in range(later):
+            at = taken[..., earlier].unsqueeze(-1)
+            assert torch.all(alpha[..., later, :].gather(-1, at) == 0)
+    torch.testing.assert_close(alpha.sum(-1), torch.ones_like(alpha.sum(-1)))
+
+
+def test_elimination_by_hand() -> None:
+    """Two branches with the same weights: the second gives the first's attention without its best region."""
+    decoder = small("branches")
+    size = decoder.config.attention
+    with torch.no_grad():
+        for layer in (decoder.key, decoder.query):
+            for parameter in layer.parameters():
+                parameter.copy_(parameter[:size].repeat(3, *[1] * (parameter.dim() - 1)))
+        decoder.energy.copy_(decoder.energy[:1].expand(3, -1))
+    features = torch.randn(1, 4, 6, dtype=torch.float64)
+    first, second, third = decoder(decoder.encode(features, everything(features)), torch.tensor([[[1]]])).attention[
+        0, 0, 0
+    ]
+    order = first.argsort(descending=True)
+    expected = first.clone()
+    expected[order[0]] = 0
+    torch.testing.assert_close(second, expected / expected.sum())
+    expected[order[1]] = 0
+    torch.testing.assert_close(third, expected / expected.sum())
+
+
+def test_the_last_region_is_shared_rather_than_nothing_seen() -> None:
+    decoder = small("branches")
+    features = torch.randn(1, 2, 6, dtype=torch.float64)
+    alpha = decoder(decoder.encode(features, torch.tensor([[True, False]])), torch.tensor([[[1]]])).attention
+    assert torch.equal(alpha[0, 0, 0], torch.tensor([[1.0, 0.0]] * 3, dtype=torch.float64))
+
+
+def test_fewer_branches_are_the_first_ones() -> None:
+    decoder = small("distributed-attention")
+    features = torch.randn(1, 4, 6, dtype=torch.float64)
+    encoded = decoder.encode(features, everything(features))
+    words = torch.tensor([[[1, 4, 5]]])
+    one, all_ = decoder(encoded, words, branches=1), decoder(encoded, words)
+    torch.testing.assert_close(one.states, all_.states[..., :1, :])

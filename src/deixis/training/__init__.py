@@ -1,0 +1,1 @@
+"""Training: one loop that a reader can hold in the head."""
