@@ -1,0 +1,404 @@
+"""The feature store: the regions of many images on disk, half precision, memory-mapped, found by image id.
+
+A store is a folder. ``store.json`` says once which extractor made the regions. Each ``shard-NUMBER-HASH.safetensors``
+holds some images, and its name holds the hash of its content. ``skipped.json`` names the images that could not be read.
+
+The shards that are there are the store: there is no index that could disagree with them. A shard is written beside
+its place, flushed to the disk and renamed, so it is there as a whole or not at all, whenever the writer dies. One
+writer at a time holds a lock; readers need none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from deixis.errors import DeixisError
+from deixis.types import Json, Labels, Regions
+
+FORMAT = 1
+IMAGES_PER_SHARD = 128
+"""What is lost at most when a writer is killed; 33 MB on disk with the default extractor."""
+OPEN_SHARDS = 256
+"""Mapped at a time by one reader: each costs a file descriptor, of which a process often has 1,024."""
+
+_SHARD = re.compile(r"shard-(\d{6})-([0-9a-f]{16})\.safetensors")
+_PARTIAL = "partial-"
+_DTYPES = {"F16": np.float16, "F32": np.float32, "U16": np.uint16, "I32": np.int32, "I64": np.int64}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a store says of itself in ``store.json``."""
+
+    extractor: str  # the extractor's short name, see deixis.vision.extractor
+    description: Json  # its full description
+    classes: tuple[str, ...] = ()  # names of the classes that label ids count in
+    settings: Json = field(default_factory=dict)  # what else the writer wants to keep, such as the size of grids
+
+    def to_json(self) -> Json:
+        """The content of ``store.json``."""
+        return {
+            "format": FORMAT,
+            "extractor": self.extractor,
+            "description": self.description,
+            "settings": self.settings,
+            "classes": list(self.classes),
+        }
+
+
+def require_extractor(found: str, wanted: str, source: str = "these regions") -> None:
+    """Refuse regions of another extractor than the wanted one, in a sentence that names both."""
+    if found != wanted:
+        raise DeixisError(
+            f"{source} were made by the extractor {found or '(unknown)'}, but the model was trained on {wanted} "
+            "and understands no other; make the regions again with that extractor."
+        )
+
+
+class FeatureStore(Mapping[str, Regions]):
+    """A store opened for reading: ``store[image_id]`` is the image's :class:`~deixis.types.Regions`.
+
+    Features, probabilities and grids are float16 and lie in the mapped file: nothing is copied before it is used.
+    A store can be pickled and sent to other processes; each maps the files for itself.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.contents = read_contents(self.path)
+        self._shards = _shards(self.path)
+        self._places: dict[str, tuple[int, int]] = {}
+        for number, shard in enumerate(self._shards):
+            for row, image_id in enumerate(_image_ids(shard)):
+                if image_id in self._places:
+                    other = self._shards[self._places[image_id][0]]
+                    raise DeixisError(f"{image_id} is both in {other} and in {shard.name}; delete one of the two.")
+                self._places[image_id] = number, row
+        self._open = lru_cache(OPEN_SHARDS)(_map_shard)
+
+    @property
+    def extractor(self) -> str:
+        """The short name of the extractor that made the regions."""
+        return self.contents.extractor
+
+    @property
+    def bytes(self) -> int:
+        """The size of the shards on disk."""
+        return sum(shard.stat().st_size for shard in self._shards)
+
+    def require(self, extractor: str) -> None:
+        """Refuse to serve a model that was trained on another extractor's regions."""
+        require_extractor(self.extractor, extractor, f"the regions in {self.path}")
+
+    def skipped(self) -> dict[str, Json]:
+        """The images that could not be read: image id -> reason, and the file's size and time when it was tried."""
+        return read_skipped(self.path)
+
+    def __getitem__(self, image_id: str) -> Regions:
+        number, row = self._places[image_id]
+        arrays = self._open(self._shards[number])
+        start, end = arrays["offsets"][row : row + 2]
+        rows = slice(int(start), int(end))
+        width, height = arrays["sizes"][row]
+        labels = None
+        if "label_ids" in arrays:
+            labels = Labels(arrays["label_ids"][rows], arrays["label_probs"][rows], self.contents.classes)
+        return Regions(
+            boxes=arrays["boxes"][rows],
+            features=arrays["features"][rows],
+            size=(int(width), int(height)),
+            scores=arrays["scores"][rows] if "scores" in arrays else None,
+            labels=labels,
+            frames=arrays["frames"][rows] if "frames" in arrays else None,
+            grid=_grid(arrays, row),
+            extractor=self.extractor,
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, image_id: object) -> bool:
+        return image_id in self._places
+
+    def __reduce__(self) -> tuple[type[FeatureStore], tuple[Path]]:
+        return FeatureStore, (self.path,)
+
+    def verify(self) -> Iterator[tuple[str, bool]]:
+        """Re-read every shard: its file name, and whether its content still has the hash it was written with."""
+        for shard in self._shards:
+            found = _SHARD.fullmatch(shard.name)
+            assert found is not None
+            with shard.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            yield shard.name, digest.startswith(found[2])
+
+
+class StoreWriter:
+    """Adds images to a store; makes the store where there is none, and goes on where an earlier writer stopped.
+
+    Use it as a context manager: what was added is on disk at the end, also when the end is an exception.
+    """
+
+    def __init__(self, path: str | Path, contents: Contents, images_per_shard: int = IMAGES_PER_SHARD) -> None:
+        self.path, self.contents, self.images_per_shard = Path(path), contents, images_per_shard
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.path)
+        except OSError as error:
+            raise DeixisError(f"{self.path} cannot be written to ({error.strerror}); choose another place.") from None
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _begin(self) -> None:
+        for leftover in self.path.glob(f"{_PARTIAL}*"):
+            leftover.unlink()
+        if (self.path / "store.json").exists():
+            _refuse_other(self.path, read_contents(self.path), self.contents)
+        elif any(entry.name != "lock" for entry in self.path.iterdir()):
+            raise DeixisError(f"{self.path} holds other files and no store; choose a new or an empty folder.")
+        else:
+            _write(self.path / "store.json", json.dumps(self.contents.to_json(), indent=1).encode())
+        shards = _shards(self.path)
+        self.image_ids = {image_id for shard in shards for image_id in _image_ids(shard)}
+        self.skipped = read_skipped(self.path)
+        self._next = 1 + max((int(shard.name[6:12]) for shard in shards), default=-1)
+        self._waiting: dict[str, Regions] = {}
+        self._skipped_changed = False
+
+    def add(self, image_id: str, regions: Regions) -> None:
+        """Add one image; it is on disk when its shard is full, or at the end."""
+        if image_id in self.image_ids:
+            raise ValueError(f"{image_id} is in the store already")
+        if regions.extractor != self.contents.extractor:
+            raise ValueError(f"regions of {regions.extractor} do not belong in a store of {self.contents.extractor}")
+        first = next(iter(self._waiting.values()), regions)
+        if _kind(regions) != _kind(first):
+            raise ValueError(f"{image_id} has {_kind(regions)}, the images before it have {_kind(first)}")
+        with np.errstate(over="ignore"):
+            whole = [part.astype(np.float16) for part in (regions.features, regions.grid) if part is not None]
+        if not all(np.isfinite(part).all() for part in whole):
+            raise DeixisError(f"{image_id} has features beyond half precision; is the image or the backbone sound?")
+        self.image_ids.add(image_id)
+        self._waiting[image_id] = regions
+        if self.skipped.pop(image_id, None) is not None:
+            self._skipped_changed = True
+        if len(self._waiting) >= self.images_per_shard:
+            self.flush()
+
+    def skip(self, image_id: str, reason: str, stamp: Json | None = None) -> None:
+        """Name an image that cannot be used; ``stamp`` tells whether its file has changed since."""
+        self.skipped[image_id] = {"reason": reason, **(stamp or {})}
+        self._skipped_changed = True
+
+    def flush(self) -> None:
+        """Put everything that was added on disk now."""
+        if self._skipped_changed:
+            _write(self.path / "skipped.json", json.dumps(self.skipped, indent=1, sort_keys=True).encode())
+            self._skipped_changed = False
+        if self._waiting:
+            data = _encode(self._waiting)
+            digest = hashlib.sha256(data).hexdigest()[:16]
+            _write(self.path / f"shard-{self._next:06d}-{digest}.safetensors", data)
+            self._next += 1
+            self._waiting = {}
+
+    def close(self) -> None:
+        """Flush and let another writer in."""
+        if not self._lock.closed:
+            try:
+                self.flush()
+            finally:
+                self._lock.close()
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_contents(path: Path) -> Contents:
+    """What the store at this path says of itself."""
+    file = path / "store.json"
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+        if value["format"] != FORMAT:
+            raise DeixisError(
+                f"{path} has the store format {value['format']}, this version reads {FORMAT}; make it again."
+            )
+        return Contents(value["extractor"], value["description"], tuple(value["classes"]), value["settings"])
+    except (FileNotFoundError, NotADirectoryError):
+        raise DeixisError(f"{path} is not a feature store; make one with 'deixis features DIR -o {path}'.") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DeixisError(f"{file} cannot be read ({error!r}); make the store again.") from None
+
+
+def read_skipped(path: Path) -> dict[str, Json]:
+    """The images that the store at this path had to leave out."""
+    file = path / "skipped.json"
+    if not file.exists():
+        return {}
+    try:
+        value: dict[str, Json] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DeixisError(f"{file} cannot be read ({error}); delete it to try those images again.") from None
+    return value
+
+
+# Shards -----------------------------------------------------------------------------------------------------------
+
+
+def _shards(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if _SHARD.fullmatch(entry.name))
+
+
+def _kind(regions: Regions) -> dict[str, int | None]:
+    """The lengths of the last axes and which of the optional parts there are: alike for all images of a store."""
+    return {
+        "features": regions.features.shape[1],
+        "scores": None if regions.scores is None else 1,
+        "labels": None if regions.labels is None else regions.labels.ids.shape[1],
+        "frames": None if regions.frames is None else 1,
+        "grid": None if regions.grid is None else regions.grid.shape[-1],
+    }
+
+
+def _encode(images: Mapping[str, Regions]) -> bytes:
+    """The content of a shard of images of one kind."""
+    parts = list(images.values())
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "features": np.concatenate([part.features for part in parts]).astype(np.float16),
+        "boxes": np.concatenate([part.boxes for part in parts]).astype(np.float32),
+        "sizes": np.array([part.size for part in parts], dtype=np.int32),
+        "offsets": np.cumsum([0, *map(len, parts)], dtype=np.int64),
+    }
+    if scores := [part.scores for part in parts if part.scores is not None]:
+        arrays["scores"] = np.concatenate(scores).astype(np.float32)
+    if labels := [part.labels for part in parts if part.labels is not None]:
+        arrays["label_ids"] = np.concatenate([part.ids for part in labels]).astype(np.uint16)
+        arrays["label_probs"] = np.concatenate([part.probs for part in labels]).astype(np.float16)
+    if frames := [part.frames for part in parts if part.frames is not None]:
+        arrays["frames"] = np.concatenate(frames).astype(np.int32)
+    if grids := [part.grid for part in parts if part.grid is not None]:
+        shapes = [(0, *grid.shape[:2]) if grid.ndim == 3 else grid.shape[:3] for grid in grids]
+        arrays["grids"] = np.concatenate([grid.reshape(-1, grid.shape[-1]) for grid in grids]).astype(np.float16)
+        arrays["grid_shapes"] = np.array(shapes, dtype=np.int32)  # frames (0: a photograph), rows, columns
+        arrays["grid_offsets"] = np.cumsum([0, *(grid[..., 0].size for grid in grids)], dtype=np.int64)
+    return save(arrays, {"image_ids": json.dumps(list(images))})
+
+
+def _image_ids(shard: Path) -> list[str]:
+    try:
+        with safe_open(shard, framework="numpy") as file:  # checks the header against the file's size
+            image_ids: list[str] = json.loads(file.metadata()["image_ids"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise DeixisError(
+            f"{shard} is damaged ({error}); delete it and run 'deixis features' again to make its images anew."
+        ) from None
+    return image_ids
+
+
+def _map_shard(shard: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a shard, mapped, not read."""
+    # Copy-on-write: the arrays count as writable, which torch wants, and the file never changes.
+    data = np.memmap(shard, dtype=np.uint8, mode="c").view(np.ndarray)
+    start = 8 + int(data[:8].view("<u8")[0])
+    header: dict[str, Any] = json.loads(data[8:start].tobytes())
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            low, high = (start + offset for offset in entry["data_offsets"])
+            arrays[name] = data[low:high].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return arrays
+
+
+def _grid(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.floating] | None:
+    if "grids" not in arrays:
+        return None
+    start, end = arrays["grid_offsets"][row : row + 2]
+    frames, rows, columns = arrays["grid_shapes"][row]
+    cells = arrays["grids"][int(start) : int(end)]
+    return cells.reshape(*((frames,) if frames else ()), rows, columns, cells.shape[1])
+
+
+# Files ------------------------------------------------------------------------------------------------------------
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Put the file at its place as a whole or not at all, whenever this process dies."""
+    partial = path.with_name(f"{_PARTIAL}{path.name}")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise DeixisError(f"{path} cannot be written ({error.strerror}); is the disk full?") from None
+    if sys.platform != "win32":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _lock(path: Path) -> IO[bytes]:
+    """The open lock file; the system lets go of it when this process ends, however it ends."""
+    file = (path / "lock").open("ab")
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise DeixisError(f"{path} is being written by another process; wait for it or choose another store.") from None
+    return file
+
+
+def _refuse_other(path: Path, found: Contents, wanted: Contents) -> None:
+    if (found.extractor, found.description) != (wanted.extractor, wanted.description):
+        differing = sorted(_differences(found.description, wanted.description))
+        raise DeixisError(
+            f"{path} holds regions of {found.extractor}, not of {wanted.extractor} "
+            f"(they differ in {', '.join(differing)}); choose another store."
+        )
+    if found.settings != wanted.settings:
+        differing = sorted(_differences(found.settings, wanted.settings))
+        raise DeixisError(f"{path} was begun with another {', '.join(differing)}; use the same, or another store.")
+
+
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key in {*a, *b}:
+        x, y = a.get(key), b.get(key)
+        if isinstance(x, Mapping) and isinstance(y, Mapping):
+            yield from _differences(x, y, f"{prefix}{key}.")
+        elif x != y:
+            yield f"{prefix}{key}"
