@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deixis.models.decoder import Decoder, DecoderConfig, State
+from deixis.models.decoder import Decoder, DecoderConfig, Encoded, State
 from deixis.models.decoding import Rules, greedy
 from deixis.objectives.cross_entropy import cross_entropy
 
@@ -89,13 +89,25 @@ CONFIGS = {
     "branches": {"branches": 3},
     "distributed-attention": {"branches": 3, "language_to_attention": False, "attend_from": "previous"},
     "no-elimination": {"branches": 2, "eliminate": False},
+    "heads": {"heads": 2},
+    "grid": {"grid": 3, "branches": 2},
+    "grounding-aware": {"classes": 3, "location": 2},
 }
 
 
 def small(name: str = "updown", seed: int = 0) -> Decoder:
     torch.manual_seed(seed)
-    sizes = {"vocabulary": 11, "features": 6, "words": 4, "hidden": 5, "attention": 3, "dropout": 0.0}
+    sizes = {"vocabulary": 11, "features": 6, "words": 4, "hidden": 6, "attention": 4, "dropout": 0.0}
     return Decoder(DecoderConfig(**sizes, **CONFIGS[name])).double()
+
+
+def encode(decoder: Decoder, features: Tensor, mask: Tensor | None = None) -> Encoded:
+    """Whatever else a configuration wants besides features, the same for the same images."""
+    rows = torch.arange(len(features), dtype=features.dtype)[:, None, None]
+    boxes = torch.arange(features.shape[1] * 4, dtype=features.dtype).view(1, -1, 4) / 20 + rows
+    cells = torch.arange(15, dtype=features.dtype).view(1, 5, 3).sin() + rows
+    mask = everything(features) if mask is None else mask
+    return decoder.encode(features, mask, boxes=boxes, grid=cells)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -107,7 +119,7 @@ def test_gradients_are_right(name: str) -> None:
     targets = words.roll(-1, dims=-1)
 
     def run(features: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
-        out = decoder(decoder.encode(features, mask), words)
+        out = decoder(encode(decoder, features, mask), words)
         return cross_entropy(decoder, out, targets, pad=0), out.attention
 
     assert torch.autograd.gradcheck(run, (features, *decoder.parameters()), fast_mode=True)
@@ -118,9 +130,9 @@ def test_a_region_that_is_not_there_changes_nothing(name: str) -> None:
     decoder = small(name)
     features = torch.randn(1, 5, 6, dtype=torch.float64)
     words = torch.tensor([[[1, 4, 5]]])
-    short = decoder(decoder.encode(features[:, :4], everything(features[:, :4])), words)
+    short = decoder(encode(decoder, features[:, :4]), words)
     mask = torch.tensor([[True, True, True, True, False]])
-    long = decoder(decoder.encode(features, mask), words)
+    long = decoder(encode(decoder, features, mask), words)
     torch.testing.assert_close(long.states, short.states)
     assert torch.all(long.attention[..., 4] == 0)
     torch.testing.assert_close(long.attention[..., :4], short.attention)
@@ -130,7 +142,7 @@ def test_a_region_that_is_not_there_changes_nothing(name: str) -> None:
 def test_captions_of_one_image_do_not_see_each_other(name: str) -> None:
     decoder = small(name)
     features = torch.randn(1, 4, 6, dtype=torch.float64)
-    encoded = decoder.encode(features, everything(features))
+    encoded = encode(decoder, features)
     words = torch.tensor([[[1, 4, 5], [1, 6, 7]]])
     both = decoder(encoded, words)
     alone = decoder(encoded, words[:, 1:])
@@ -141,7 +153,7 @@ def test_captions_of_one_image_do_not_see_each_other(name: str) -> None:
 def test_steps_add_up_to_teacher_forcing(name: str) -> None:
     decoder = small(name)
     features = torch.randn(2, 4, 6, dtype=torch.float64)
-    encoded = decoder.encode(features, everything(features))
+    encoded = encode(decoder, features)
     words = torch.tensor([[[1, 4, 5]], [[1, 8, 2]]])
     whole = decoder(encoded, words)
     state: State = decoder.start(encoded, 1)
@@ -154,7 +166,7 @@ def test_steps_add_up_to_teacher_forcing(name: str) -> None:
 def test_a_branch_does_not_look_where_an_earlier_one_took() -> None:
     decoder = small("branches")
     features = torch.randn(3, 5, 6, dtype=torch.float64)
-    alpha = decoder(decoder.encode(features, everything(features)), torch.randint(0, 11, (3, 2, 4))).attention
+    alpha = decoder(encode(decoder, features), torch.randint(0, 11, (3, 2, 4))).attention
     taken = alpha.argmax(-1)  # [I, C, T, K]
     for later in (1, 2):
         for earlier in range(later):
@@ -173,9 +185,7 @@ def test_elimination_by_hand() -> None:
                 parameter.copy_(parameter[:size].repeat(3, *[1] * (parameter.dim() - 1)))
         decoder.energy.copy_(decoder.energy[:1].expand(3, -1))
     features = torch.randn(1, 4, 6, dtype=torch.float64)
-    first, second, third = decoder(decoder.encode(features, everything(features)), torch.tensor([[[1]]])).attention[
-        0, 0, 0
-    ]
+    first, second, third = decoder(encode(decoder, features), torch.tensor([[[1]]])).attention[0, 0, 0]
     order = first.argsort(descending=True)
     expected = first.clone()
     expected[order[0]] = 0
@@ -187,14 +197,35 @@ def test_elimination_by_hand() -> None:
 def test_the_last_region_is_shared_rather_than_nothing_seen() -> None:
     decoder = small("branches")
     features = torch.randn(1, 2, 6, dtype=torch.float64)
-    alpha = decoder(decoder.encode(features, torch.tensor([[True, False]])), torch.tensor([[[1]]])).attention
+    alpha = decoder(encode(decoder, features, torch.tensor([[True, False]])), torch.tensor([[[1]]])).attention
     assert torch.equal(alpha[0, 0, 0], torch.tensor([[1.0, 0.0]] * 3, dtype=torch.float64))
 
 
 def test_fewer_branches_are_the_first_ones() -> None:
     decoder = small("distributed-attention")
     features = torch.randn(1, 4, 6, dtype=torch.float64)
-    encoded = decoder.encode(features, everything(features))
+    encoded = encode(decoder, features)
     words = torch.tensor([[[1, 4, 5]]])
     one, all_ = decoder(encoded, words, branches=1), decoder(encoded, words)
     torch.testing.assert_close(one.states, all_.states[..., :1, :])
+
+
+def test_given_regions_take_the_place_of_attention() -> None:
+    """What the decoder attended to, given back to it, leads to the same states."""
+    decoder = small("branches")
+    features = torch.randn(2, 4, 6, dtype=torch.float64)
+    encoded = encode(decoder, features)
+    words = torch.tensor([[[1, 4, 5]], [[1, 8, 2]]])
+    free = decoder(encoded, words)
+    seen = torch.einsum("ictkn,inh->ictkh", free.attention, encoded.regions)
+    torch.testing.assert_close(decoder(encoded, words, seen=seen).states, free.states)
+
+
+def test_what_a_decoder_needs_it_asks_for() -> None:
+    features, mask = torch.randn(1, 3, 6, dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
+    with pytest.raises(ValueError, match="boxes"):
+        small("grounding-aware").encode(features, mask)
+    with pytest.raises(ValueError, match="grid"):
+        small("grid").encode(features, mask)
+    with pytest.raises(ValueError, match="heads"):
+        DecoderConfig(vocabulary=9, features=6, heads=2, branches=2)

@@ -9,7 +9,7 @@ stand together, ``[I, C, T]``, so that they share its projected regions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import torch
@@ -31,6 +31,16 @@ class DecoderConfig:
     eliminate: bool = True  # DA Eq. 7: a branch does not see regions that earlier branches took; False: DA Table 3
     language_to_attention: bool = True  # h2_{t-1} into the attention LSTM (POS-SCAN Eq. 10); GVD, DA Eq. 1: False
     attend_from: Literal["current", "previous"] = "current"  # h1_t (POS-SCAN Eq. 12) or h1_{t-1} (DA Eq. 2)
+    heads: int = 0  # > 0: multi-head attention in the place of branches (DA Sec. 4.4)
+    grid: int = 0  # width of the image's feature grid; > 0: attention over it is added to what was seen (DA Eq. 4)
+    classes: int = 0  # > 0: region-class similarity joins the region feature (Cyclical App. D, GVD)
+    location: int = 0  # > 0: width of a location embedding that joins it too; 300 in Cyclical App. D
+
+    def __post_init__(self) -> None:
+        if self.heads and self.branches > 1:
+            raise ValueError("a decoder has several branches or several heads, not both")
+        if self.heads and (self.hidden % self.heads or self.attention % self.heads):
+            raise ValueError(f"{self.heads} heads do not divide hidden {self.hidden} and attention {self.attention}")
 
 
 @dataclass(frozen=True)
@@ -41,10 +51,13 @@ class Encoded:
     keys: Tensor  # [I, N, K, attention]   W_va v', for each branch
     image: Tensor  # [I, hidden]           the image as a whole
     mask: Tensor  # [I, N]                 True where there is a region
+    grid: Tensor | None = None  # [I, M, hidden]          the feature grid's cells
+    grid_keys: Tensor | None = None  # [I, M, attention]
 
     def rows(self, images: Tensor) -> Encoded:
         """Some of the images, by index or mask."""
-        return Encoded(**{field.name: getattr(self, field.name)[images] for field in fields(self)})
+        parts: dict[str, Tensor] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: part[images] for name, part in parts.items() if part is not None})
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,7 @@ class Decoded:
 
     states: Tensor  # [I, C, T, K, hidden] of the language LSTM; Decoder.speak turns them into words
     attention: Tensor  # [I, C, T, K, N] where each branch looked
+    looking: Tensor  # [I, C, T, hidden] of the attention LSTM, h^A
 
 
 class Decoder(nn.Module):
@@ -76,7 +90,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(c.vocabulary, c.words)
-        self.embed_regions = nn.Linear(c.features, c.hidden)  # POS-SCAN Eq. 9
+        self.embed_regions = nn.Linear(c.features + c.classes + c.location, c.hidden)  # POS-SCAN Eq. 9
         self.embed_image = nn.Linear(c.features, c.hidden)
         before = c.hidden if c.language_to_attention else 0
         self.attention_lstm = nn.LSTMCell(before + c.hidden + c.words, c.hidden)  # POS-SCAN Eq. 10, DA Eq. 1
@@ -86,33 +100,67 @@ class Decoder(nn.Module):
         self.query = nn.Linear(c.hidden, c.branches * c.attention)
         self.energy = nn.Parameter(torch.empty(c.branches, c.attention).uniform_(-1, 1) / c.attention**0.5)
         self.output = nn.Linear(c.hidden, c.vocabulary)  # POS-SCAN Eq. 14, DA Eq. 5
+        if c.classes:
+            self.classify = nn.Linear(c.features, c.classes)  # W_c of Cyclical App. D
+        if c.location:
+            self.locate = nn.Linear(4, c.location)
+        if c.grid:
+            self.embed_grid = nn.Linear(c.grid, c.hidden)
+            self.grid_key = nn.Linear(c.hidden, c.attention)
 
-    def encode(self, features: Tensor, mask: Tensor, image: Tensor | None = None) -> Encoded:
+    def encode(
+        self,
+        features: Tensor,
+        mask: Tensor,
+        image: Tensor | None = None,
+        boxes: Tensor | None = None,
+        grid: Tensor | None = None,
+    ) -> Encoded:
         """Project region features ``[I, N, features]`` once; ``mask [I, N]`` is True where there is a region.
 
         ``image [I, features]`` stands for the image as a whole; without it the mean of the regions does.
+        ``boxes [I, N, 4]`` are fractions of the image (needed with ``location``), ``grid [I, M, grid]`` the cells of
+        the feature grid (needed with ``grid``).
         """
+        c = self.config
         if image is None:
             weight = mask.unsqueeze(-1).to(features.dtype)
             image = (features * weight).sum(1) / weight.sum(1).clamp_min(1)
-        regions = self.drop(F.relu(self.embed_regions(features)))
-        keys = self.key(regions).view(*mask.shape, self.config.branches, self.config.attention)
-        return Encoded(regions, keys, self.drop(F.relu(self.embed_image(image))), mask)
+        parts = [features]
+        if c.classes:
+            parts.append(self.classify(features).softmax(-1))  # M_s of Cyclical App. D
+        if c.location:
+            if boxes is None:
+                raise ValueError("this decoder has a location embedding and needs the regions' boxes")
+            parts.append(F.relu(self.locate(boxes)))
+        regions = self.drop(F.relu(self.embed_regions(torch.cat(parts, -1) if len(parts) > 1 else features)))
+        keys = self.key(regions).view(*mask.shape, c.branches, c.attention)
+        encoded = Encoded(regions, keys, self.drop(F.relu(self.embed_image(image))), mask)
+        if c.grid:
+            if grid is None:
+                raise ValueError("this decoder looks at the feature grid and was given none")
+            cells = self.drop(F.relu(self.embed_grid(grid)))
+            encoded = replace(encoded, grid=cells, grid_keys=self.grid_key(cells))
+        return encoded
 
-    def forward(self, encoded: Encoded, words: Tensor, branches: int | None = None) -> Decoded:
+    def forward(
+        self, encoded: Encoded, words: Tensor, branches: int | None = None, seen: Tensor | None = None
+    ) -> Decoded:
         """Teacher forcing on ``words [I, C, T]`` (bos first), with the first ``branches`` branches (all by default).
 
         Only the two recurrences run step by step; the word's and the image's part of the gates are one product over
-        all steps, and so is the vocabulary layer (:meth:`speak`).
+        all steps, and so is the vocabulary layer (:meth:`speak`). ``seen [I, C, T, K, hidden]`` takes the place of
+        what the decoder would have attended to (the reconstruction of Cyclical Eq. 7); attention is then empty.
         """
         known = self._known_gates(encoded, words)  # [I, C, T, 4 hidden]
-        state = self.start(encoded, words.shape[1], branches)
-        spoken, looked = [], []
+        state = self.start(encoded, words.shape[1], branches if seen is None else seen.shape[3])
+        spoken, looked, looking = [], [], []
         for t in range(words.shape[2]):
-            state, alpha = self._step(encoded, known[:, :, t], state)
+            state, alpha = self._step(encoded, known[:, :, t], state, None if seen is None else seen[:, :, t])
             spoken.append(state.h2)
             looked.append(alpha)
-        return Decoded(torch.stack(spoken, 2), torch.stack(looked, 2))
+            looking.append(state.h1)
+        return Decoded(torch.stack(spoken, 2), torch.stack(looked, 2), torch.stack(looking, 2))
 
     def step(self, encoded: Encoded, words: Tensor, state: State) -> tuple[State, Tensor, Tensor]:
         """One word ``[I, C]`` further: the state, log-probabilities ``[I, C, K, V]`` and attention ``[I, C, K, N]``."""
@@ -141,7 +189,7 @@ class Decoder(nn.Module):
         embedded = self.drop(F.relu(self.embed(words)))
         return F.linear(embedded, lstm.weight_ih[:, start + hidden :]) + image[:, None, None]
 
-    def _step(self, encoded: Encoded, known: Tensor, state: State) -> tuple[State, Tensor]:
+    def _step(self, encoded: Encoded, known: Tensor, state: State, seen: Tensor | None = None) -> tuple[State, Tensor]:
         """``known`` gates ``[I, C, 4 hidden]`` and the state before; the state after and attention ``[I, C, K, N]``."""
         lstm, hidden = self.attention_lstm, self.config.hidden
         gates = known + F.linear(state.h1, lstm.weight_hh)
@@ -149,9 +197,12 @@ class Decoder(nn.Module):
             # with several branches the attention LSTM hears their mean; DA's own attention LSTM hears none
             gates = gates + F.linear(state.h2.mean(2), lstm.weight_ih[:, :hidden])
         h1, c1 = lstm_gates(gates, state.c1)
-        alpha = self.attend(encoded, h1 if self.config.attend_from == "current" else state.h1, state.h2.shape[2])
-        seen = torch.bmm(alpha.flatten(1, 2), encoded.regions).view(*alpha.shape[:3], -1)  # [I, C, K, hidden]
-        return self._language(seen, h1, c1, state), alpha
+        if seen is not None:
+            return self._language(seen, h1, c1, state), seen.new_zeros(*seen.shape[:3], 0)
+        looking = h1 if self.config.attend_from == "current" else state.h1
+        alpha = self.attend(encoded, looking, state.h2.shape[2])
+        state = self._language(self._seen(encoded, alpha, looking), h1, c1, state)
+        return state, alpha.mean(2, keepdim=True) if self.config.heads else alpha
 
     def _language(self, seen: Tensor, h1: Tensor, c1: Tensor, state: State) -> State:
         lstm, hidden = self.language_lstm, self.config.hidden
@@ -161,19 +212,41 @@ class Decoder(nn.Module):
         h2, c2 = lstm_gates(gates, state.c2)
         return State(h1, c1, h2, c2)
 
+    def _seen(self, encoded: Encoded, alpha: Tensor, h1: Tensor) -> Tensor:
+        """What attention ``[I, C, K, N]`` saw ``[I, C, K, hidden]``; heads see a slice of the feature each."""
+        c = self.config
+        if c.heads:
+            values = encoded.regions.view(*encoded.mask.shape, c.heads, -1)
+            seen = torch.einsum("ichn,inhd->ichd", alpha, values).flatten(2).unsqueeze(2)
+        else:
+            seen = torch.bmm(alpha.flatten(1, 2), encoded.regions).view(*alpha.shape[:3], -1)
+        if encoded.grid is not None and encoded.grid_keys is not None:
+            # DA Eq. 4. The paper does not say which weights; as in the published code of Cyclical they are those of
+            # the region attention, here of its first branch.
+            query = F.linear(h1, self.query.weight[: c.attention], self.query.bias[: c.attention])
+            energy = torch.tanh(encoded.grid_keys[:, None] + query[:, :, None]) @ self.energy[0]  # [I, C, M]
+            seen = seen + torch.bmm(energy.softmax(-1), encoded.grid).unsqueeze(2)
+        return seen
+
     def attend(self, encoded: Encoded, h1: Tensor, branches: int) -> Tensor:
-        """Attention ``[I, C, K, N]`` of the first K branches from ``h1 [I, C, hidden]``."""
-        size = branches * self.config.attention
+        """Attention ``[I, C, K, N]`` of the first K branches (or of all heads) from ``h1 [I, C, hidden]``."""
+        c = self.config
+        size = branches * c.attention
         query = F.linear(h1, self.query.weight[:size], self.query.bias[:size])
-        query = query.view(*h1.shape[:2], branches, self.config.attention)
+        free = encoded.mask[:, None].expand(-1, h1.shape[1], -1)  # [I, C, N]
+        if c.heads:
+            query = query.view(*h1.shape[:2], c.heads, -1)
+            keys = encoded.keys.view(*encoded.mask.shape, c.heads, -1)
+            energy = torch.einsum("icha,inha->ichn", query, keys) / query.shape[-1] ** 0.5
+            return energy.masked_fill(~free.unsqueeze(2), -torch.inf).softmax(-1)
+        query = query.view(*h1.shape[:2], branches, c.attention)
         mixed = torch.tanh(encoded.keys[:, None, :, :branches] + query[:, :, None])  # [I, C, N, K, attention]
         energy = (mixed * self.energy[:branches]).sum(-1).movedim(3, 2)  # [I, C, K, N]
-        free = encoded.mask[:, None].expand(-1, h1.shape[1], -1)  # [I, C, N]
         weights = []
         for k in range(branches):
             alpha = energy[:, :, k].masked_fill(~free, -torch.inf).softmax(-1)
             weights.append(alpha)
-            if self.config.eliminate and k + 1 < branches:
+            if c.eliminate and k + 1 < branches:
                 # DA Eq. 7: a region taken by an earlier branch is gone, unless it is the only one left
                 taken = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).bool()
                 free = torch.where(free.sum(-1, keepdim=True) > 1, free & ~taken, free)

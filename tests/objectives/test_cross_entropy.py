@@ -1,6 +1,7 @@
 """Cross-entropy by hand."""
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -16,11 +17,11 @@ def test_by_hand() -> None:
         decoder.output.bias.zero_()
     sure = math.log(3)
     states = torch.tensor([[0.0, sure], [0.0, sure], [9.0, 0.0]]).view(1, 1, 3, 1, 2)
-    decoded = Decoded(states, torch.zeros(1, 1, 3, 1, 1))
+    decoded = Decoded(states, torch.zeros(1, 1, 3, 1, 1), torch.zeros(1, 1, 3, 2))
     targets = torch.tensor([[[0, 1, -1]]])
     expected = -(math.log(0.25) + math.log(0.75)) / 2
     torch.testing.assert_close(cross_entropy(decoder, decoded, targets, pad=-1).item(), expected)
-    both = Decoded(torch.cat([states, -states], 3), torch.zeros(1, 1, 3, 2, 1))  # a branch of the opposite opinion
+    both = replace(decoded, states=torch.cat([states, -states], 3))  # a branch of the opposite opinion
     torch.testing.assert_close(cross_entropy(decoder, both, targets, pad=-1).item(), expected)
     even = -(math.log(0.25) + math.log(0.75)) / 2
     torch.testing.assert_close(cross_entropy(decoder, decoded, targets, pad=-1, smoothing=1.0).item(), even)
