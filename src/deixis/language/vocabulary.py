@@ -18,7 +18,7 @@ FORMAT = "deixis-vocabulary-1"
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words and their ids. The ids 0 to 3 are padding, begin, end and the unknown word; then the most frequent first."""
+    """Words and their ids: 0 to 3 are padding, begin, end and the unknown word, then the most frequent first."""
 
     pad: ClassVar[int] = 0
     bos: ClassVar[int] = 1
