@@ -106,14 +106,14 @@ def parse_caption(line: str) -> Caption:
 
 def _plain(line: str, start: int, end: int) -> str:
     """The unmarked text between two phrases; a bracket in it belongs to broken markup."""
-    for offset, letter in enumerate(line[start:end], start=start):
-        if letter == "[":
-            raise BadRecord(
-                f"the phrase '{line[offset : offset + 30]}' at column {offset + 1} is not closed or not marked"
-            )
-        if letter == "]":
-            raise BadRecord(f"the bracket at column {offset + 1} closes no phrase")
-    return line[start:end]
+    text = line[start:end]
+    bracket = re.search(r"[\[\]]", text)
+    if bracket is None:
+        return text
+    at = start + bracket.start()
+    if line[at] == "]":
+        raise BadRecord(f"the bracket at column {at + 1} closes no phrase")
+    raise BadRecord(f"the phrase '{line[at : at + 30]}' at column {at + 1} is not closed or not marked")
 
 
 def _sample(root: Path, images: Path, image_id: str, unrelated: Collection[int], skipped: list[Skipped]) -> Sample:

@@ -41,12 +41,16 @@ class Span:
 
     text: str
     colour: str | None = None
+    glue: bool = False  # no space before it, as before a full stop
 
 
-def draw_boxes(image: Image.Image, marks: Sequence[Mark], min_side: int = 480) -> Image.Image:
+def draw_boxes(
+    image: Image.Image, marks: Sequence[Mark], min_side: int = 480, label_size: int | None = None
+) -> Image.Image:
     """A copy of the image with the marks drawn on it; images with a short side under ``min_side`` are enlarged.
 
-    Labels stay inside the picture and away from each other: each takes the first free place around its box.
+    Labels stay inside the picture and away from each other: each takes the first free place around its box. Their
+    type has ``label_size`` pixels, else what suits the picture's size.
     """
     scale = max(1.0, min_side / min(image.size))
     canvas = image.convert("RGB")
@@ -62,7 +66,7 @@ def draw_boxes(image: Image.Image, marks: Sequence[Mark], min_side: int = 480) -
         box = _scaled(mark.box, scale, canvas.size)
         pen.rectangle(_grown(box), outline=PAPER, width=1)  # a hair of white keeps the line visible anywhere
         pen.rectangle(box, outline=mark.colour, width=line)
-    type_face = font(max(12, round(min(canvas.size) / 32)))
+    type_face = font(label_size or max(12, round(min(canvas.size) / 32)))
     taken: list[Box] = []
     for mark in marks:
         if mark.label:
@@ -93,24 +97,29 @@ def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 
     face = font(size)
     pen = ImageDraw.Draw(Image.new("RGB", (1, 1)))
     space = pen.textlength(" ", font=face)
-    placed: list[tuple[float, int, Span]] = []
+    placed: list[tuple[float, int, str, Span]] = []
     x, row = float(padding), 0
     for span in spans:
-        for word in span.text.split():
+        for index, word in enumerate(span.text.split()):
             length = pen.textlength(word, font=face)
-            if x > padding and x + length > width - padding:
+            if span.glue and index == 0:
+                x -= space
+            elif x > padding and x + length > width - padding:
                 x, row = float(padding), row + 1
-            placed.append((x, row, Span(word, span.colour)))
+            placed.append((x, row, word, span))
             x += length + space
     leading = round(size * 1.5)
     page = Image.new("RGB", (width, 2 * padding + (row + 1) * leading), PAPER)
     pen = ImageDraw.Draw(page)
-    for x, row, span in placed:
+    for at, (x, row, word, span) in enumerate(placed):
         y = padding + row * leading
-        pen.text((x, y), span.text, font=face, fill=span.colour or INK)
+        pen.text((x, y), word, font=face, fill=span.colour or INK)
         if span.colour:
+            after = placed[at + 1] if at + 1 < len(placed) else None
+            joined = after is not None and after[3] is span and after[1] == row  # one line under one phrase
+            end = after[0] if after and joined else x + pen.textlength(word, font=face)
             base = y + round(size * 1.28)
-            pen.line((x, base, x + pen.textlength(span.text, font=face), base), fill=span.colour, width=2)
+            pen.line((x, base, end, base), fill=span.colour, width=2)
     return page
 
 
