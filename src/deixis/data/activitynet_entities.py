@@ -1,0 +1,252 @@
+"""ActivityNet-Entities: sentences about segments of videos, their object words tied to boxes in sampled frames.
+
+The official files, in the root or in ``data`` inside it:
+
+``anet_entities_cleaned_class_thresh50_trainval.json``              sentences, object classes and boxes
+``anet_entities_cleaned_class_thresh50_test_skeleton.json``         the same without boxes: they are kept for scoring
+``anet_entities_cleaned_class_thresh50_hidden_test_skeleton.json``  segments alone, without their sentences
+``split_ids_anet_entities.json``                                    the videos of training, validation and testing
+``frames_10frm/<video>_segment_<00>/<01 .. 10>.jpg``                the frames, as grounded video description has them
+
+The annotators cut each segment into ten equal clips and drew in the middle frame of a clip, resized to a width of
+720 pixels: boxes are in pixels of such frames, and frame ``i`` is the file ``i + 1``. Corners count as inside
+(widths are ``x2 - x1 + 1`` for the official evaluator), so one pixel is added on the far sides.
+
+One sample is one segment, with the id ``<video>_segment_<number>``. Each object word is a phrase of one word: its head
+is the word, its type the class (``men``: ``man``). Words that have the same boxes ("the man ... he") share an entity,
+whose boxes lie in the frames that ``Entity.frames`` names and whose label is the class of its first word. A word
+may have boxes of several objects ("two girls"), and a word whose box went to the evaluator or was unusable has none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deixis import boxes as geometry
+from deixis.data.reading import (
+    BadFile,
+    BadRecord,
+    box_in_image,
+    get,
+    get_int,
+    get_list,
+    get_numbers,
+    plain_name,
+    read_json,
+)
+from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
+from deixis.errors import DeixisError
+from deixis.language.tokenise import align
+from deixis.types import Box, Phrase
+
+NAME = "activitynet_entities"
+
+FRAMES = 10
+FRAME_WIDTH = 720
+
+_STEM = "anet_entities_cleaned_class_thresh50_"
+_SPLIT_FILE = "split_ids_anet_entities.json"
+_ANNOTATIONS = {  # split -> its file, and what the list of videos calls it
+    "train": (f"{_STEM}trainval.json", "training"),
+    "val": (f"{_STEM}trainval.json", "validation"),
+    "test": (f"{_STEM}test_skeleton.json", "testing"),
+    "hidden_test": (f"{_STEM}hidden_test_skeleton.json", None),
+}
+_FRAME_FOLDERS = ("frames_10frm", "frames")
+_AUTHORS = "the authors of ActivityNet-Entities (L. Zhou and others), in the data folder of their repository"
+_NAMES = ("process_idx", "process_clss")
+_PLACES = ("process_bnd_box", "frame_ind")  # empty in the skeletons
+
+
+def expected(root: Path) -> tuple[Expected, ...]:
+    """The files of the official distribution."""
+    purposes = {
+        "train": ("the sentences, classes and boxes of training and validation", True),
+        "test": ("the sentences and classes of the test segments, without boxes", False),
+        "hidden_test": ("the segments of the hidden test", False),
+    }
+    return (
+        Expected(_found(root, _SPLIT_FILE), "the videos of each split", _AUTHORS),
+        *(
+            Expected(_found(root, _ANNOTATIONS[split][0]), purpose, _AUTHORS, needed)
+            for split, (purpose, needed) in purposes.items()
+        ),
+        Expected(
+            _frame_folder(root),
+            f"the {FRAMES} frames of each segment, sampled from the videos",
+            "the videos are those of ActivityNet 1.3, whose organisers send them on request",
+        ),
+    )
+
+
+def recognise(root: Path) -> bool:
+    """Whether the folder, or ``data`` in it, holds the list of videos or one of the annotation files."""
+    files = {_SPLIT_FILE, *(name for name, _ in _ANNOTATIONS.values())}
+    return any((root / _found(root, name)).is_file() for name in files)
+
+
+def splits(root: Path) -> tuple[str, ...]:
+    """The splits whose annotation file is there, and the list of videos where they need it."""
+    listed = (root / _found(root, _SPLIT_FILE)).is_file()
+    return tuple(
+        split
+        for split, (name, key) in _ANNOTATIONS.items()
+        if (root / _found(root, name)).is_file() and (listed or key is None)
+    )
+
+
+def load(root: Path, split: str) -> Dataset:
+    """One split, its videos in the order of the list and their segments in order of time."""
+    if split not in splits(root):
+        raise DeixisError(f"{root} has no split '{split}'; there is {', '.join(splits(root)) or 'none'}.")
+    name, key = _ANNOTATIONS[split]
+    path = root / _found(root, name)
+    annotations = read_json(path, drop=("vocab",))
+    annotations = annotations.get("annotations") if isinstance(annotations, dict) else None
+    if not isinstance(annotations, dict):
+        raise BadFile(path, 'no object "annotations" in it')
+    videos = list(annotations) if key is None else _listed(root / _found(root, _SPLIT_FILE), key)
+    folder = root / _frame_folder(root)
+    samples: list[Sample] = []
+    skipped: list[Skipped] = []
+    for video in dict.fromkeys(videos):
+        try:
+            if video not in annotations:
+                raise BadRecord("it is in the list of videos and has no annotation")
+            for number, segment in _segments(annotations[video]):
+                try:
+                    samples.append(_sample(plain_name(video), number, segment, folder, path, skipped))
+                except BadRecord as error:
+                    skipped.append(Skipped(str(path), f"{video}, segment {number}: {error}"))
+        except BadRecord as error:
+            skipped.append(Skipped(str(path), f"{video}: {error}"))
+    return Dataset(NAME, split, tuple(samples), tuple(skipped))
+
+
+def _listed(path: Path, key: str) -> list[str]:
+    lists = read_json(path)
+    videos = lists.get(key) if isinstance(lists, dict) else None
+    if not isinstance(videos, list) or not all(isinstance(video, str) for video in videos):
+        raise BadFile(path, f'no list of videos "{key}" in it')
+    return videos
+
+
+def _segments(record: Any) -> Iterator[tuple[int, Any]]:
+    segments = get(record, "segments")
+    if not isinstance(segments, dict) or not all(re.fullmatch("0|[1-9][0-9]{0,5}", name) for name in segments):
+        raise BadRecord('"segments" is not an object of numbered segments')
+    yield from ((int(name), segments[name]) for name in sorted(segments, key=int))
+
+
+def _sample(video: str, number: int, record: Any, folder: Path, path: Path, skipped: list[Skipped]) -> Sample:
+    official = get_list(record, "tokens")
+    if not all(isinstance(token, str) for token in official):
+        raise BadRecord('"tokens" is not a list of words')
+    place = f"{video}, segment {number}"
+    objects, boxes = _objects(record, official, place, path, skipped)
+    captions: tuple[Caption, ...] = ()
+    entities: list[Entity] = []
+    if any(official):
+        text, spans = _joined(official)
+        aligned = align(text)
+        phrases: list[Phrase] = []
+        # Words with the same objects are one entity: its name is the place of its first word.
+        names: dict[tuple[int, ...], str] = {}
+        for word, (label, rows) in sorted(objects.items()):
+            start, end = aligned.span(*spans[word])
+            if start == end:
+                skipped.append(Skipped(str(path), f"{place}: the object word {word} ({official[word]!r}) is no word"))
+                continue
+            if tuple(rows) not in names:
+                names[tuple(rows)] = str(word)
+                drawn = [boxes[row] for row in rows if row in boxes]
+                frames = np.array([frame for frame, _ in drawn], dtype=np.int64)
+                corners = geometry.as_boxes([box for _, box in drawn])
+                entities.append(Entity(str(word), corners, types=(label,), label=label, frames=frames))
+            head = official[word].lower()
+            phrases.append(Phrase(official[word], start, end, head, names[tuple(rows)], types=(label,)))
+        captions = (Caption(text, tuple(map(sys.intern, aligned.tokens)), tuple(phrases)),)
+    frames_at = folder / f"{video}_segment_{number:02d}"
+    return Sample(
+        f"{video}_segment_{number}",
+        captions,
+        frames=tuple(frames_at / f"{frame:02d}.jpg" for frame in range(1, FRAMES + 1)),
+        entities=tuple(entities),
+    )
+
+
+def _joined(official: list[str]) -> tuple[str, list[tuple[int, int]]]:
+    """The sentence, and the characters each official token takes in it; some official tokens are empty."""
+    text = ""
+    spans: list[tuple[int, int]] = []
+    for token in official:
+        text += " " if text and token else ""
+        spans.append((len(text), len(text) + len(token)))
+        text += token
+    return text, spans
+
+
+def _objects(
+    record: Any, official: list[str], place: str, path: Path, skipped: list[Skipped]
+) -> tuple[dict[int, tuple[str, list[int]]], dict[int, tuple[int, Box]]]:
+    """What the object words are, ``word -> (class, objects)``, and where, ``object -> (frame, box)``.
+
+    An object is a row of the record's parallel lists: one box in one frame, and the words that name it.
+    """
+    lists = {name: get_list(record, name) for name in (*_NAMES, *_PLACES)}
+    lengths = {name: len(values) for name, values in lists.items()}
+    count = lengths["process_idx"]
+    drawn = any(lengths[name] for name in _PLACES)
+    if any(length != count for name, length in lengths.items() if drawn or name in _NAMES):
+        shown = ", ".join(f"{length} {name}" for name, length in lengths.items())
+        raise BadRecord(f"the lists of its objects differ in length: {shown}")
+    named: dict[int, tuple[str, list[int]]] = {}
+    boxes: dict[int, tuple[int, Box]] = {}
+    for row in range(count):
+        thing = {name: values[row] for name, values in lists.items() if values}
+        try:
+            for word, label in _words(thing, len(official)).items():
+                named.setdefault(word, (label, []))[1].append(row)
+            if drawn:
+                boxes[row] = _box(thing)
+        except BadRecord as error:
+            skipped.append(Skipped(str(path), f"{place}, object {row}: {error}"))
+    return named, boxes
+
+
+def _words(thing: dict[str, Any], count: int) -> dict[int, str]:
+    """The words that name an object, by their place in the sentence of ``count`` tokens, with their classes."""
+    classes = get_list(thing, "process_clss")
+    words = get_numbers(thing, "process_idx", len(classes))
+    for word, label in zip(words, classes, strict=True):
+        if word not in range(count):
+            raise BadRecord(f"the sentence has {count} tokens and no number {word:g}")
+        if not isinstance(label, str) or not label:
+            raise BadRecord("a class is not text")
+    return {int(word): label for word, label in zip(words, classes, strict=True)}
+
+
+def _box(thing: dict[str, Any]) -> tuple[int, Box]:
+    frame = get_int(thing, "frame_ind")
+    if frame not in range(FRAMES):
+        raise BadRecord(f"frame {frame} is not one of 0 to {FRAMES - 1}")
+    x1, y1, x2, y2 = get_numbers(thing, "process_bnd_box", 4)
+    if x2 <= x1 or y2 <= y1:  # the official evaluator, too, takes a box one pixel across for none
+        raise BadRecord(f"the box from ({x1:g}, {y1:g}) to ({x2:g}, {y2:g}) is empty")
+    return frame, box_in_image((x1, y1, x2 + 1, y2 + 1), (FRAME_WIDTH, math.inf))
+
+
+def _found(root: Path, name: str) -> str:
+    """Where the file is, or else would be: in ``data`` as the repository has it, or in the root."""
+    return f"data/{name}" if (root / "data" / name).is_file() else name
+
+
+def _frame_folder(root: Path) -> str:
+    return next((name for name in _FRAME_FOLDERS if (root / name).is_dir()), _FRAME_FOLDERS[0])
