@@ -1,0 +1,359 @@
+"""How well phrases are found in pictures: accuracy at IoU thresholds, Recall@k, the pointing game, and baselines.
+
+Papers differ in small things that move the numbers. Each is a field of :class:`Protocol` and part of the signature:
+
+- A phrase may have several boxes. ReIR takes the box around all of them as the one truth (``target:union``), AMC
+  accepts a point in any of them (``target:any``).
+- IoU counts from .5 (``>=``) or above it (``>``), with or without the extra pixel of inclusive corners.
+- A point on the edge of a box is inside for ReIR, which points at the centre of its predicted box, and outside for
+  AMC, which points at the maximum of a heat map blown up to the size of the image with bicubic interpolation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from deixis import boxes as geometry
+from deixis.errors import DeixisError
+from deixis.metrics.overlaps import largest, paired_iou, without_extra_pixel
+from deixis.metrics.score import Score, Values, mean_score, signature
+from deixis.types import Grounding, HeatMap, Point
+
+Bools = npt.NDArray[np.bool_]
+Edge = Literal["strict", "inclusive", "half-open"]
+Target = Literal["union", "any"]
+
+CURVE = tuple(round(0.05 * i, 2) for i in range(1, 20))
+"""IoU thresholds .05 to .95 of the accuracy curve; ReIR's Figure 4 shows .5 to .8."""
+
+
+@dataclass(frozen=True, eq=False)
+class PhraseReference:
+    """A phrase of an image and the boxes that people drew for it."""
+
+    id: str  # unique: image, place of the phrase in its caption, phrase
+    image: str
+    phrase: str
+    boxes: npt.NDArray[np.floating]  # [M, 4], M > 0
+    size: tuple[int, int]  # width, height of the image
+    category: str = ""  # the first of the data set's types, e.g. "people"
+    caption: int = 0  # which caption of the image the phrase stands in
+    start: int = 0  # its first word there
+
+    def __post_init__(self) -> None:
+        if self.boxes.ndim != 2 or self.boxes.shape[1] != 4 or len(self.boxes) == 0:
+            raise ValueError(f"phrase '{self.phrase}' of image {self.image} has boxes of shape {self.boxes.shape}")
+
+
+Answers = Mapping[str, Sequence[Grounding]]
+"""Reference id -> candidates, best first; the first is the answer. A phrase without an answer is wrong."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Where evaluators of phrase grounding differ."""
+
+    target: Target = "union"  # truth for IoU and for the box centre
+    threshold: float = 0.5
+    compare: Literal[">=", ">"] = ">="
+    extra_pixel: bool = True  # sides are x2 - x1 + 1 of inclusive corners (the project's boxes as they are)
+    point_edge: Edge = "strict"  # for the point of a heat map
+    centre_edge: Edge = "inclusive"  # for the centre of a box
+
+    def right(self, iou: Values) -> Bools:
+        """Which overlaps count."""
+        return iou >= self.threshold if self.compare == ">=" else iou > self.threshold
+
+    def iou_mark(self) -> dict[str, object]:
+        """The fields of a signature that is about overlap."""
+        return {"target": self.target, "iou": f"{self.compare}{self.threshold:g}{'+1px' if self.extra_pixel else ''}"}
+
+
+FLICKR30K = Protocol(extra_pixel=False)
+"""ReIR's evaluator (accuracy, PointIt) and AMC's (pointing) for Flickr30k Entities: inclusive corners, no + 1."""
+REFER = Protocol()
+"""RefCOCO, RefCOCO+, RefCOCOg and ReferItGame: one box x, y, w, h a phrase, whose sides are w and h."""
+
+
+# Scores -------------------------------------------------------------------------------------------------------------
+
+
+def phrase_scores(
+    references: Sequence[PhraseReference],
+    answers: Answers,
+    protocol: Protocol = FLICKR30K,
+    recall_at: Sequence[int] = (1, 5, 10),
+    **about: object,
+) -> list[Score]:
+    """Everything that can be said of a set of answers; ``about`` begins every signature.
+
+    ``accuracy`` and ``mean_iou`` of the first box; ``accuracy_0.05`` ... ``accuracy_0.95``, the curve; ``recall_at_k``
+    for each k that any phrase has candidates for; ``pointing`` and ``pointing_union`` by the point (see
+    :func:`answer_points`); ``pointing_centre`` by the centre of the first box; then accuracy and pointing per
+    category, e.g. ``accuracy[people]``.
+    """
+    _check(references)
+    ids = [reference.id for reference in references]
+    first = _first_boxes(references, answers)  # NaN rows where there is no answer
+    iou = overlaps(references, first, protocol)
+    hits = protocol.right(iou).astype(np.float64)
+    mark = signature(**about, **protocol.iou_mark())
+    bare = signature(**about, **{k: v for k, v in protocol.iou_mark().items() if k == "target"}, iou=_pixel(protocol))
+    scores = [mean_score("accuracy", ids, hits, mark), mean_score("mean_iou", ids, iou, bare)]
+    scores += accuracy_curve(references, iou, protocol, CURVE, **about)
+    deepest = max((len(candidates) for candidates in answers.values()), default=0)
+    if deepest > 1:
+        for k in recall_at:
+            found = recall(references, answers, k, protocol)
+            scores.append(mean_score(f"recall_at_{k}", ids, found, signature(**about, k=k, **protocol.iou_mark())))
+    source, points = answer_points(references, answers)
+    by_point: dict[str, Values] = {}
+    targets: dict[str, Target] = {"pointing": "any", "pointing_union": "union"}
+    for name, target in targets.items():
+        by_point[name] = pointing(references, points, target, protocol.point_edge, protocol.extra_pixel)
+        text = signature(**about, target=target, point=source, edge=protocol.point_edge, pixel=_pixel(protocol))
+        scores.append(mean_score(name, ids, by_point[name], text))
+    pixels = first if protocol.extra_pixel else without_extra_pixel(first)
+    centres = geometry.centre(pixels).astype(np.float64)
+    by_centre = pointing(references, centres, protocol.target, protocol.centre_edge, protocol.extra_pixel)
+    centre_mark = signature(
+        **about, target=protocol.target, point="box centre", edge=protocol.centre_edge, pixel=_pixel(protocol)
+    )
+    scores.append(mean_score("pointing_centre", ids, by_centre, centre_mark))
+    scores += per_category(references, next(s for s in scores if s.name == "accuracy"))
+    scores += per_category(references, next(s for s in scores if s.name == "pointing"))
+    return scores
+
+
+def accuracy_curve(
+    references: Sequence[PhraseReference],
+    iou: Values,
+    protocol: Protocol = FLICKR30K,
+    thresholds: Sequence[float] = CURVE,
+    **about: object,
+) -> list[Score]:
+    """``accuracy_0.05`` ... from the overlaps ``[n]`` of the first boxes (ReIR, Fig. 4)."""
+    ids = [reference.id for reference in references]
+    scores = []
+    for threshold in thresholds:
+        at = Protocol(protocol.target, threshold, protocol.compare, protocol.extra_pixel)
+        mark = signature(**about, **at.iou_mark())
+        scores.append(mean_score(f"accuracy_{threshold:.2f}", ids, at.right(iou).astype(np.float64), mark))
+    return scores
+
+
+def per_category(references: Sequence[PhraseReference], score: Score) -> list[Score]:
+    """The mean of each category (AMC, Table 2), most frequent first: ``accuracy[people]`` ..., over its phrases."""
+    groups: dict[str, list[int]] = {}
+    for i, reference in enumerate(references):
+        if reference.category:
+            groups.setdefault(reference.category, []).append(i)
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    return [
+        mean_score(f"{score.name}[{name}]", [score.ids[i] for i in rows], score.items[rows], score.signature)
+        for name, rows in ordered
+    ]
+
+
+def baselines(
+    references: Sequence[PhraseReference],
+    protocol: Protocol = FLICKR30K,
+    proposals: Mapping[str, npt.NDArray[np.floating]] | None = None,
+    **about: object,
+) -> list[Score]:
+    """What every table should show beside a method: the whole image, the image's centre, and the best proposal.
+
+    ``baseline_whole_image`` is the accuracy of answering with the whole image, ``baseline_image_centre`` the
+    pointing game (any box) of always pointing at the middle. With ``proposals`` (image -> boxes ``[N, 4]``)
+    ``bound_best_proposal`` is the accuracy of choosing the best box every time; an image that has none is wrong.
+    """
+    _check(references)
+    ids = [reference.id for reference in references]
+    sizes = np.array([reference.size for reference in references], dtype=np.float64)
+    whole = np.concatenate([np.zeros_like(sizes), sizes], axis=1)
+    mark = signature(**about, **protocol.iou_mark())
+    hits = protocol.right(overlaps(references, whole, protocol)).astype(np.float64)
+    centred = pointing(references, sizes / 2, "any", protocol.point_edge, protocol.extra_pixel)
+    point_mark = signature(
+        **about, target="any", point="image centre", edge=protocol.point_edge, pixel=_pixel(protocol)
+    )
+    scores = [
+        mean_score("baseline_whole_image", ids, hits, mark),
+        mean_score("baseline_image_centre", ids, centred, point_mark),
+    ]
+    if proposals is not None:
+        none = np.zeros((0, 4))
+        owners = np.repeat(np.arange(len(references)), [len(proposals.get(r.image, none)) for r in references])
+        boxes = np.concatenate([none, *(proposals.get(r.image, none) for r in references)])
+        best = largest(_overlaps(references, boxes, owners, protocol), owners, len(references))
+        scores.append(mean_score("bound_best_proposal", ids, protocol.right(best).astype(np.float64), mark))
+    return scores
+
+
+# Overlap ------------------------------------------------------------------------------------------------------------
+
+
+def overlaps(references: Sequence[PhraseReference], boxes: Values, protocol: Protocol = FLICKR30K) -> Values:
+    """IoU ``[n]`` of one box per phrase ``[n, 4]`` with its truth; a NaN box overlaps nothing."""
+    return _overlaps(references, boxes, np.arange(len(references)), protocol)
+
+
+def recall(references: Sequence[PhraseReference], answers: Answers, k: int, protocol: Protocol = FLICKR30K) -> Values:
+    """Whether one of the k best candidates of each phrase is right, ``[n]``."""
+    tops = [[candidate.box for candidate in answers.get(reference.id, ())[:k]] for reference in references]
+    owners = np.repeat(np.arange(len(references)), [len(top) for top in tops])
+    boxes = geometry.as_boxes([box for top in tops for box in top]).astype(np.float64)
+    best = largest(_overlaps(references, boxes, owners, protocol), owners, len(references))
+    return protocol.right(best).astype(np.float64)
+
+
+def _overlaps(
+    references: Sequence[PhraseReference], boxes: npt.ArrayLike, owners: npt.ArrayLike, protocol: Protocol
+) -> Values:
+    """IoU of each box with the truth of the phrase ``owners[i]``; the best of several true boxes."""
+    guess = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    owner = np.asarray(owners, dtype=np.intp)
+    truth, whose = _truth(references, protocol.target)
+    if not protocol.extra_pixel:
+        guess, truth = without_extra_pixel(guess), without_extra_pixel(truth)
+    # pair every box with every true box of its phrase: starts[p] is where the true boxes of phrase p begin
+    counts = np.bincount(whose, minlength=len(references))
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    left = np.repeat(np.arange(len(guess)), counts[owner])
+    within = np.arange(len(left)) - np.repeat(np.cumsum(counts[owner]) - counts[owner], counts[owner])
+    iou = np.nan_to_num(paired_iou(guess[left], truth[starts[owner[left]] + within]))
+    return largest(iou, left, len(guess))
+
+
+def _truth(references: Sequence[PhraseReference], target: Target) -> tuple[Values, npt.NDArray[np.intp]]:
+    """True boxes ``[m, 4]`` and the phrase that each belongs to ``[m]``, in order."""
+    if target == "union":
+        unions = [geometry.union(reference.boxes) for reference in references]
+        return np.array(unions, dtype=np.float64).reshape(-1, 4), np.arange(len(references))
+    whose = np.repeat(np.arange(len(references)), [len(reference.boxes) for reference in references])
+    return np.concatenate([reference.boxes for reference in references]).astype(np.float64), whose
+
+
+def _first_boxes(references: Sequence[PhraseReference], answers: Answers) -> Values:
+    none = (np.nan,) * 4
+    return np.array([a[0].box if (a := answers.get(r.id)) else none for r in references], dtype=np.float64)
+
+
+# Pointing -----------------------------------------------------------------------------------------------------------
+
+
+def pointing(
+    references: Sequence[PhraseReference], points: npt.ArrayLike, target: Target, edge: Edge, extra_pixel: bool = False
+) -> Values:
+    """Whether each point (x, y) of ``[n, 2]`` lies in its phrase's truth, ``[n]``; a NaN point lies nowhere."""
+    truth, whose = _truth(references, target)
+    if not extra_pixel:
+        truth = without_extra_pixel(truth)
+    point = np.asarray(points, dtype=np.float64).reshape(-1, 2)[whose]
+    low, high = truth[:, :2], truth[:, 2:]
+    if edge == "strict":
+        held = (low < point) & (point < high)
+    elif edge == "inclusive":
+        held = (low <= point) & (point <= high)
+    else:
+        held = (low <= point) & (point < high)
+    return largest(held.all(1), whose, len(references))
+
+
+def answer_points(references: Sequence[PhraseReference], answers: Answers) -> tuple[str, Values]:
+    """Where the answers point, ``[n, 2]``, and how that was found.
+
+    "heat" when every answer has a heat map: its bicubic maximum (:func:`peak`). Else "given" when every answer has a
+    point. Else "box centre" for all: one way for the whole file, so that the signature can name it.
+    """
+    given = [answers[r.id][0] for r in references if answers.get(r.id)]
+    if given and all(answer.heat is not None for answer in given):
+        source = "heat"
+    elif given and all(answer.point is not None for answer in given):
+        source = "given"
+    else:
+        source = "box centre"
+    points = np.full((len(references), 2), np.nan)
+    for i, reference in enumerate(references):
+        candidates = answers.get(reference.id)
+        if candidates:
+            points[i] = _point(candidates[0], source)
+    return source, points
+
+
+def _point(answer: Grounding, source: str) -> Point:
+    if source == "heat" and answer.heat is not None:
+        return peak(answer.heat)
+    if source == "given" and answer.point is not None:
+        return answer.point
+    x, y = geometry.centre(answer.box)
+    return float(x), float(y)
+
+
+def peak(heat: HeatMap) -> Point:
+    """Column and row of the pixel where the map, at image size by bicubic interpolation, is greatest.
+
+    The first in reading order where several are. This is where AMC's evaluator points.
+    """
+    image = enlarge(heat)
+    row, column = np.unravel_index(int(image.argmax()), image.shape)
+    return float(column), float(row)
+
+
+def enlarge(heat: HeatMap) -> npt.NDArray[np.float32]:
+    """The map ``[height, width]`` at image size by bicubic interpolation (kernel a = -.75, edges repeated)."""
+    width, height = heat.size
+    rows, columns = heat.grid.shape
+    grid = heat.grid.astype(np.float32)
+    return np.asarray(_bicubic(rows, height) @ grid @ _bicubic(columns, width).T, dtype=np.float32)
+
+
+@lru_cache(maxsize=256)
+def _bicubic(source: int, target: int) -> npt.NDArray[np.float32]:
+    """Weights ``[target, source]`` that resample one axis, pixel centres aligned as half-way points."""
+    a = -0.75
+    place = (np.arange(target) + 0.5) * source / target - 0.5
+    base = np.floor(place)
+    weights = np.zeros((target, source))
+    for step in (-1, 0, 1, 2):
+        distance = np.abs(place - (base + step))
+        near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+        column = np.clip(base + step, 0, source - 1).astype(np.intp)
+        np.add.at(weights, (np.arange(target), column), np.where(distance <= 1, near, far))
+    return weights.astype(np.float32)
+
+
+def rank_boxes(heat: HeatMap, boxes: npt.ArrayLike, alpha: float = 0.5) -> npt.NDArray[np.intp]:
+    """Boxes ``[N, 4]`` ordered by the heat inside them over their area to the power ``alpha``, best first.
+
+    This is how AMC and ALBEF choose among a detector's boxes. Corners are cut to whole pixels.
+    """
+    candidates = geometry.as_boxes(boxes).astype(np.float64)
+    image = enlarge(heat).astype(np.float64)
+    total = np.zeros((image.shape[0] + 1, image.shape[1] + 1))
+    total[1:, 1:] = image.cumsum(0).cumsum(1)
+    corners = np.trunc(candidates).astype(np.intp)
+    x1, x2 = (np.clip(corners[:, i], 0, image.shape[1]) for i in (0, 2))
+    y1, y2 = (np.clip(corners[:, i], 0, image.shape[0]) for i in (1, 3))
+    inside = total[y2, x2] - total[y1, x2] - total[y2, x1] + total[y1, x1]
+    area = geometry.area(candidates)
+    score = np.divide(inside, area**alpha, out=np.full(len(inside), -np.inf), where=area > 0)
+    return np.argsort(-score, kind="stable")
+
+
+def _pixel(protocol: Protocol) -> str:
+    return "+1px" if protocol.extra_pixel else "+0px"
+
+
+def _check(references: Sequence[PhraseReference]) -> None:
+    if not references:
+        raise DeixisError("the reference holds no phrase with a box; is this the right split?")
+    if len({reference.id for reference in references}) < len(references):
+        raise ValueError("two phrases of the reference have the same id")

@@ -1,0 +1,211 @@
+"""What predictions are compared with: a split of a data set of :mod:`deixis.data`, or GVD's reference file."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from deixis.data import Dataset, Sample, recognise
+from deixis.data.reading import read_json
+from deixis.errors import DeixisError
+from deixis.language.tokenise import tokens
+from deixis.metrics.formats import Images, segment_id
+from deixis.metrics.grounded_captions import ObjectWord, Sentence, Sentences
+from deixis.metrics.phrases import PhraseReference
+from deixis.types import Box
+
+CATEGORISED = ("flickr30k_entities",)
+"""Data sets whose phrase types are the categories of the papers' tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A split to score against. What it cannot be used for is empty."""
+
+    name: str  # the data set, or "gvd-flickr30k", "gvd-activitynet"
+    split: str
+    images: Images
+    captions: Mapping[str, tuple[tuple[str, ...], ...]]  # image -> the words of each caption
+    sentences: Sentences  # image -> captions with object words; of GVD's file only, see object_sentences
+    frequency: Mapping[str, int]  # class -> object words in training; empty where that is not known
+    phrases: tuple[PhraseReference, ...] = ()
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def video(self) -> bool:
+        """Whether the images are segments of videos."""
+        return self.name in ("gvd-activitynet", "activitynet_entities")
+
+
+def read_reference(path: Path, split: str = "test", split_file: Path | None = None) -> Reference:
+    """A folder that holds a data set, or GVD's reference JSON (with its split file, else all of it)."""
+    if path.is_dir():
+        if split_file is not None:
+            raise DeixisError(f"{path} is a data set and has its own splits; leave out --split-file.")
+        return _from_dataset(path, split)
+    if not path.exists():
+        raise DeixisError(f"{path} does not exist; name a data set's folder or GVD's reference file.")
+    return _from_gvd(path, split, split_file)
+
+
+# Data sets ----------------------------------------------------------------------------------------------------------
+
+
+def _from_dataset(root: Path, split: str) -> Reference:
+    loader = recognise(root)
+    dataset = loader.load(root, split)
+    if not dataset.samples:
+        raise DeixisError(f"the split '{split}' of {root} is empty; there is {', '.join(loader.splits(root))}.")
+    samples = {sample.image_id: sample for sample in dataset}
+
+    @cache
+    def size(image: str) -> tuple[int, int] | None:
+        try:
+            return samples[image].image_size() if image in samples else None
+        except (FileNotFoundError, DeixisError):
+            return None
+
+    @cache
+    def others() -> frozenset[str]:
+        names = [name for name in loader.splits(root) if name != split]
+        return frozenset(sample.image_id for name in names for sample in loader.load(root, name))
+
+    files = {name: s.image_id for s in dataset if s.path is not None for name in (s.path.name, s.path.stem)}
+    images = Images(frozenset(samples), files, size, lambda image: image in others())
+    return Reference(
+        dataset.name,
+        split,
+        images,
+        captions={s.image_id: tuple(c.tokens for c in s.captions) for s in dataset if s.captions},
+        sentences={},
+        frequency={},
+        phrases=phrase_references(dataset),
+        samples=dataset.samples,
+    )
+
+
+def phrase_references(dataset: Dataset) -> tuple[PhraseReference, ...]:
+    """Every mention of an entity that has boxes, in the order of the captions. Videos have none: boxes need a frame."""
+    found = []
+    for sample in dataset:
+        entities = {entity.id: entity for entity in sample.entities}
+        for number, caption in enumerate(sample.captions):
+            for phrase in caption.phrases:
+                entity = entities.get(phrase.entity or "")
+                if entity is None or len(entity.boxes) == 0 or entity.frames is not None:
+                    continue
+                found.append(
+                    PhraseReference(
+                        id=f"{sample.image_id}#{number}.{phrase.start}-{phrase.end} {phrase.text}",
+                        image=sample.image_id,
+                        phrase=phrase.text,
+                        boxes=entity.boxes,
+                        size=_known_size(sample),
+                        category=phrase.types[0] if phrase.types and dataset.name in CATEGORISED else "",
+                        caption=number,
+                        start=phrase.start,
+                    )
+                )
+    return tuple(found)
+
+
+def _known_size(sample: Sample) -> tuple[int, int]:
+    try:
+        return sample.image_size()
+    except FileNotFoundError:
+        raise DeixisError(f"image {sample.image_id} is not there and its annotation has no size; add it.") from None
+
+
+# GVD's files --------------------------------------------------------------------------------------------------------
+
+
+def _from_gvd(path: Path, split: str, split_file: Path | None) -> Reference:
+    document = read_json(path)
+    annotations = document.get("annotations") if isinstance(document, dict) else None
+    if not isinstance(annotations, dict | list) or not annotations:
+        raise DeixisError(f'{path} is not a reference of GVD; "annotations" of images or videos belong there.')
+    splits = None if split_file is None else _read_splits(split_file)
+    if splits is not None and split not in splits:
+        raise DeixisError(f"{split_file} has no split '{split}'; there is {', '.join(splits) or 'none'}.")
+    owner = {name: part for part, names in (splits or {}).items() for name in names}
+    kept: dict[str, tuple[Sentence, ...]] = {}
+    others: set[str] = set()
+    frequency: Counter[str] = Counter()
+    for name, record in _named(annotations):
+        sentences = _gvd_sentences(path, name, record)
+        if splits is not None and name not in splits[split]:
+            others.update(sentences)
+            if owner.get(name, "").startswith("train"):
+                frequency.update(word.name for group in sentences.values() for s in group for word in s.objects)
+            continue
+        twice = kept.keys() & sentences.keys()
+        if twice:
+            raise DeixisError(f"{path}: image {min(twice)} is annotated twice.")
+        kept.update(sentences)
+    if not kept:
+        raise DeixisError(f"{path} has no image of the split '{split}'; do it and {split_file} belong together?")
+    return Reference(
+        "gvd-activitynet" if isinstance(annotations, dict) else "gvd-flickr30k",
+        split if splits is not None else "all",
+        Images(frozenset(kept), elsewhere=others.__contains__),
+        captions={image: tuple(tokens(" ".join(s.tokens)) for s in group) for image, group in kept.items()},
+        sentences=kept,
+        frequency=frequency,
+    )
+
+
+def _read_splits(path: Path) -> dict[str, set[str]]:
+    lists = read_json(path)
+    if not isinstance(lists, dict) or not all(isinstance(names, list) for names in lists.values()):
+        raise DeixisError(f'{path} is not a split file; a JSON object like {{"test": ["1", ...]}} belongs there.')
+    return {split: set(map(str, names)) for split, names in lists.items()}
+
+
+def _named(annotations: Any) -> list[tuple[str, Any]]:
+    """Image or video name and record: the Flickr30k file is a list, the ActivityNet file an object."""
+    if isinstance(annotations, dict):
+        return list(annotations.items())
+    return [(str(r.get("image_id")) if isinstance(r, dict) else "?", r) for r in annotations]
+
+
+def _gvd_sentences(path: Path, name: str, record: Any) -> dict[str, tuple[Sentence, ...]]:
+    try:
+        if "segments" in record:
+            return {segment_id(name, s): (_gvd_segment(r),) for s, r in record["segments"].items()}
+        return {name: tuple(map(_gvd_caption, record["captions"]))}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise DeixisError(f"{path}, {name}: not an annotation of GVD ({reason}).") from None
+
+
+def _gvd_caption(record: Mapping[str, Any]) -> Sentence:
+    """A caption of the Flickr30k file: one box a word."""
+    columns = (record["process_clss"], record["process_idx"], record["process_bnd_box"])
+    words = [ObjectWord(str(name), int(index), (_inclusive(box),)) for name, index, box in zip(*columns, strict=True)]
+    return Sentence(tuple(words), tuple(map(str, record["tokens"])))
+
+
+def _gvd_segment(record: Mapping[str, Any]) -> Sentence:
+    """A segment of the ActivityNet file: a box in a frame may belong to several words, and a word have several."""
+    columns = [record[name] for name in ("process_idx", "process_clss", "process_bnd_box", "frame_ind")]
+    places: dict[int, tuple[str, list[Box], list[int]]] = {}
+    for positions, names, corners, frame in zip(*columns, strict=True):
+        for index, name in zip(positions, names, strict=True):
+            _, boxes, frames = places.setdefault(int(index), (str(name), [], []))
+            boxes.append(_inclusive(corners))
+            frames.append(int(frame))
+    words = [ObjectWord(name, at, tuple(boxes), tuple(frames)) for at, (name, boxes, frames) in sorted(places.items())]
+    return Sentence(tuple(words), tuple(map(str, record["tokens"])))
+
+
+def _inclusive(corners: Sequence[float]) -> Box:
+    """GVD's corners are 0-based and inclusive."""
+    x1, y1, x2, y2 = map(float, corners)
+    if not all(map(math.isfinite, (x1, y1, x2, y2))):
+        raise ValueError(f"the box {corners} is not four finite numbers")
+    return x1, y1, x2 + 1, y2 + 1
