@@ -1,0 +1,438 @@
+"""Visual Genome: region descriptions, objects and their attributes, and the triplets (image, text, box) made of them.
+
+The official files (versions 1.2 and 1.4):
+
+``image_data.json``                       image sizes; the address of an image tells its folder
+``region_descriptions.json``              sentences about regions
+``objects.json``, ``attributes.json``     names, boxes and attributes of objects
+``VG_100K/``, ``VG_100K_2/``              the photographs
+``train.txt``, ``val.txt``, ``test.txt``  optional: the lists of Anderson and others, on whose train list AMC trains
+
+As a :class:`Sample` an image has a caption for each region description. The whole caption is its one phrase, and
+points to the entity ``region <id>`` with the region's box. Each object is an entity ``object <id>`` that no phrase
+points to: its label is its first name, its types are its attributes. The split ``all``, every image, can be loaded
+even where there are lists.
+
+Memory: the big files are read one image at a time. They name the images in the same order; where one does not, its
+records wait in memory until their image comes. :func:`stream` holds one sample at a time, besides the table of image
+sizes. :func:`load` holds all samples, 57 kB for an image with 50 regions and 35 objects: some 6 GB for all 108,077
+images. To train, run :func:`triplets` over :func:`stream`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+from deixis import boxes as geometry
+from deixis.data.reading import (
+    BadFile,
+    BadRecord,
+    box_in_image,
+    get,
+    get_int,
+    get_list,
+    get_numbers,
+    get_size,
+    get_text,
+    good_records,
+    read_json,
+    read_lines,
+)
+from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
+from deixis.errors import DeixisError
+from deixis.language.tokenise import tokens
+from deixis.types import Box, Phrase
+
+NAME = "visual_genome"
+
+MIN_AREA = 0.08
+"""AMC, section 4.1: boxes under 8 % of the image make no triplet."""
+
+_IMAGES, _REGIONS, _OBJECTS, _ATTRIBUTES = (
+    "image_data.json",
+    "region_descriptions.json",
+    "objects.json",
+    "attributes.json",
+)
+_LISTS = ("train", "val", "test")
+_FOLDERS = ("VG_100K", "VG_100K_2")
+_STANFORD = "the authors of Visual Genome (R. Krishna and others), on the download page of its site"
+_ANDERSON = "P. Anderson and others, with their bottom-up attention"
+
+
+def expected(root: Path) -> tuple[Expected, ...]:
+    """The files of the official distribution."""
+    return (
+        Expected(_IMAGES, "the images, their sizes and folders", _STANFORD),
+        Expected(_REGIONS, "the region descriptions", _STANFORD),
+        Expected(_OBJECTS, "the objects with their boxes", _STANFORD),
+        Expected(_ATTRIBUTES, "the attributes of the objects", _STANFORD, required=False),
+        *(Expected(folder, "the photographs", _STANFORD) for folder in _FOLDERS),
+        *(Expected(f"{name}.txt", f"the images of the {name} split", _ANDERSON, required=False) for name in _LISTS),
+    )
+
+
+def recognise(root: Path) -> bool:
+    """Whether the folder holds the image data or the region descriptions."""
+    return (root / _IMAGES).is_file() or (root / _REGIONS).is_file()
+
+
+def splits(root: Path) -> tuple[str, ...]:
+    """The splits whose list is there; ``all`` where there is none."""
+    return tuple(name for name in _LISTS if (root / f"{name}.txt").is_file()) or ("all",)
+
+
+def load(root: Path, split: str = "all") -> Dataset:
+    """One split in memory, its images in the order of ``image_data.json``."""
+    skipped: list[Skipped] = []
+    samples = tuple(stream(root, split, skipped))
+    return Dataset(NAME, split, samples, tuple(skipped))
+
+
+def stream(root: Path, split: str = "all", skipped: list[Skipped] | None = None) -> Iterator[Sample]:
+    """The samples of :func:`load` one after the other; records that cannot be used are added to ``skipped``.
+
+    A file that breaks off or is malformed raises :class:`BadFile` when its reading comes to that place.
+    """
+    if split not in ("all", *splits(root)):
+        raise DeixisError(f"{root} has no split '{split}'; there is {', '.join(('all', *splits(root)))}.")
+    skipped = [] if skipped is None else skipped
+    if not any((root / name).is_file() for name in (_REGIONS, _OBJECTS, _ATTRIBUTES)):
+        raise DeixisError(f"{root} has no annotations; 'deixis data check {root}' says which files they are.")
+    images = _read_images(root, skipped)
+    wanted = set(images) if split == "all" else _read_list(root / f"{split}.txt", images, skipped)
+    records = {name: _Records(root / name, images, wanted, skipped) for name in (_REGIONS, _OBJECTS, _ATTRIBUTES)}
+    for number, image in images.items():
+        if number in wanted:
+            yield _sample(number, image, {name: file.take(number) for name, file in records.items()}, root, skipped)
+    for file in records.values():
+        file.finish()
+
+
+# Triplets -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Triplet:
+    """A text, the image it is about, and the box of what it names."""
+
+    image_id: str
+    text: str
+    box: Box
+    source: Literal["region", "object", "attribute", "spatial"]
+
+
+def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
+    """The triplets of one image, as AMC builds them (section 4.1); boxes under ``min_area`` of the image make none.
+
+    ``region``     each region description
+    ``object``     "a dog"
+    ``attribute``  "a brown dog", for each attribute
+    ``spatial``    where several boxes are left for one name: "a brown dog on the left" (and right) and "top brown
+                   dog" (and bottom) for those that lie farthest that way, "a brown dog to the top left" for those
+                   of them in a corner; with the object's first attribute, if it has any
+
+    A place is told by the centre of the box. The paper leaves open what a corner is: here it is the outer third of
+    the image in both directions. No place is told where two boxes share it, for the text would mean both.
+    """
+    width, height = sample.image_size()
+    large: dict[str, Box] = {}
+    for entity in sample.entities:
+        for x1, y1, x2, y2 in entity.boxes.tolist():
+            if (x2 - x1) * (y2 - y1) >= min_area * width * height:
+                large[entity.id] = x1, y1, x2, y2
+    for caption in sample.captions:
+        for phrase in caption.phrases:
+            if phrase.entity in large:
+                yield Triplet(sample.image_id, phrase.text, large[phrase.entity], "region")
+    alike: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)  # name -> description and box of each object
+    for entity in sample.entities:
+        if not entity.label or entity.id not in large:
+            continue
+        box = large[entity.id]
+        yield Triplet(sample.image_id, with_article(entity.label), box, "object")
+        described = [f"{attribute} {entity.label}" for attribute in entity.types if attribute not in entity.label]
+        for text in described:
+            yield Triplet(sample.image_id, with_article(text), box, "attribute")
+        alike[entity.label].append(((described or [entity.label])[0], box))
+    for group in alike.values():
+        for text, box in _spatial(group, width, height):
+            yield Triplet(sample.image_id, text, box, "spatial")
+
+
+def _spatial(group: list[tuple[str, Box]], width: float, height: float) -> Iterator[tuple[str, Box]]:
+    """Texts that tell objects of one name apart by their place, with the box that each text means."""
+    if len(group) < 2:
+        return
+    centres = [((x1 + x2) / 2, (y1 + y2) / 2) for _, (x1, y1, x2, y2) in group]
+    farthest: dict[int, None] = {}
+    for place, axis, end in (("left", 0, min), ("right", 0, max), ("top", 1, min), ("bottom", 1, max)):
+        along = [centre[axis] for centre in centres]
+        if along.count(end(along)) > 1:
+            continue
+        index = along.index(end(along))
+        farthest[index] = None
+        text, box = group[index]
+        yield (f"{with_article(text)} on the {place}" if axis == 0 else f"{place} {text}"), box
+    corners = [_corner(x / width, y / height) for x, y in centres]
+    for index in farthest:
+        text, box = group[index]
+        if corners[index] and corners.count(corners[index]) == 1:
+            yield f"{with_article(text)} to the {corners[index]}", box
+
+
+def _corner(x: float, y: float) -> str:
+    across = "left" if x < 1 / 3 else "right" if x > 2 / 3 else ""
+    down = "top" if y < 1 / 3 else "bottom" if y > 2 / 3 else ""
+    return f"{down} {across}" if across and down else ""
+
+
+# By sound, not by letter: an hour and an SUV, but a uniform, a ewe and a one-way street.
+_AN = re.compile(
+    r"[ai]|e(?!u|we)|o(?!ne\b|nce\b)|u(?!ni[^ndm]|s[aeiu]|t[ei]|k|rin)|hour|hono|heir|herb"
+    r"|8|11\b|18\b|[fhlmnrsx]\b|(?:suv|lcd|led|mp3|rv|atm|xbox)\b",
+    re.IGNORECASE,
+)
+_DETERMINED = re.compile(
+    r"(?:an?|the|some|one|two|three|four|five|six|seven|eight|nine|ten|many|several|both|his|her|its|their)\b",
+    re.IGNORECASE,
+)
+_PLURAL = re.compile(
+    r"(?:people|(?<!speci)(?<!abdo)men|children|feet|teeth|geese|mice|(?<![sui])s|skis|taxis|bikinis)\Z"
+)
+_SINGULAR = frozenset(["lens", "gas", "canvas", "christmas", "atlas", "omen", "ramen"])
+_MASS = re.compile(
+    r"(?:grass|water|snow|sand|dirt|mud|gravel|ice|smoke|fog|steam|sunlight|hair|fur|skin|wood|metal|concrete|hay|foliage"
+    r"|greenery|vegetation|furniture|clothing|jewelry|luggage|baggage|equipment|traffic|machinery|silverware|food|bread"
+    r"|rice|pasta|meat|bacon|cheese|butter|lettuce|broccoli|sauce|ketchup|mustard|frosting|icing|graffiti|writing|text"
+    r"|lettering|lighting|fencing|flooring|siding|trash|garbage|debris|paint|dust)\Z"
+)
+
+
+def with_article(name: str) -> str:
+    """A brown dog, an orange cat; but brown trees and green grass, for plural and mass nouns take no article."""
+    head = name.split()[-1].lower()
+    many = _PLURAL.search(head) is not None and head not in _SINGULAR
+    if many or _MASS.match(head) or _DETERMINED.match(name):
+        return name
+    return f"{'an' if _AN.match(name) else 'a'} {name}"
+
+
+# From records to samples --------------------------------------------------------------------------------------------
+
+
+class _Image(NamedTuple):
+    path: Path
+    size: tuple[int, int]
+
+
+def _sample(number: int, image: _Image, records: dict[str, Any], root: Path, skipped: list[Skipped]) -> Sample:
+    captions: list[Caption] = []
+    entities: dict[str, Entity] = {}
+    attributes: defaultdict[int, list[str]] = defaultdict(list)
+
+    def add(name: str, box: Box, label: str = "", types: tuple[str, ...] = ()) -> None:
+        if name in entities:
+            raise BadRecord(f"{name} is listed twice")
+        entities[name] = Entity(name, geometry.as_boxes([box]), types, label)
+
+    def region(record: Any) -> None:
+        name, text = f"region {_number(record, 'region_id')}", get_text(record, "phrase")
+        words = tuple(map(sys.intern, tokens(text)))
+        if not words:
+            raise BadRecord("its phrase has no words")
+        add(name, _box(record, image.size, "width", "height"))
+        captions.append(Caption(text, words, (Phrase(text, 0, len(words), entity=name),)))
+
+    def attribute(record: Any) -> None:
+        key = _number(record, "object_id")
+        values = [] if record.get("attributes") is None else get_list(record, "attributes")
+        if not all(isinstance(value, str) for value in values):
+            raise BadRecord("an attribute is not text")
+        attributes[key] += [sys.intern(_tidy(value)) for value in values]
+
+    def thing(record: Any) -> None:
+        key, label, box = _number(record, "object_id"), _name(record), _box(record, image.size, "w", "h")
+        merged = record.get("merged_object_ids")  # version 1.4: the objects of version 1.2 that this one stands for
+        found = [attributes.get(each, []) for each in (key, *(merged if isinstance(merged, list) else ()))]
+        add(f"object {key}", box, label, tuple(dict.fromkeys(value for values in found for value in values if value)))
+
+    def both(record: Any) -> None:
+        attribute(record)
+        thing(record)
+
+    passes = [(_REGIONS, "regions", "region", region)]
+    if records[_OBJECTS] is None:  # the attributes name and place their objects as well
+        passes += [(_ATTRIBUTES, "attributes", "object", both)]
+    else:
+        passes += [(_ATTRIBUTES, "attributes", "attribute", attribute), (_OBJECTS, "objects", "object", thing)]
+    for name, inside, kind, use in passes:
+        if records[name] is not None:
+            try:
+                values = get_list(records[name], inside)
+                good_records(values, root / name, f"image {number}, {kind}", use, skipped)
+            except BadRecord as error:
+                skipped.append(Skipped(str(root / name), f"image {number}: {error}"))
+    return Sample(str(number), tuple(captions), path=image.path, size=image.size, entities=tuple(entities.values()))
+
+
+def _number(record: Any, name: str) -> int:
+    """An id; the first versions call every id just ``id``."""
+    return get_int(record, "id" if isinstance(record, dict) and name not in record and "id" in record else name)
+
+
+def _name(record: Any) -> str:
+    names = get(record, "names") if "names" in record else [get(record, "name")]
+    if not isinstance(names, list) or not names or not isinstance(names[0], str) or not names[0].strip():
+        raise BadRecord("it has no name")
+    return sys.intern(_tidy(names[0]))
+
+
+def _tidy(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _box(record: Any, size: tuple[int, int], across: str, down: str) -> Box:
+    corner = {"box": [get(record, name) for name in ("x", "y", across, down)]}
+    x, y, width, height = get_numbers(corner, "box", 4)
+    return box_in_image((x, y, x + width, y + height), size)
+
+
+# Files --------------------------------------------------------------------------------------------------------------
+
+
+def _read_images(root: Path, skipped: list[Skipped]) -> dict[int, _Image]:
+    images: dict[int, _Image] = {}
+
+    def image(record: Any) -> None:
+        number = _number(record, "image_id")
+        if number in images:
+            raise BadRecord(f"image {number} is listed twice")
+        address = record.get("url")
+        folder = PurePosixPath(address).parent.name if isinstance(address, str) else ""
+        images[number] = _Image(
+            root / (folder if folder in _FOLDERS else _FOLDERS[0]) / f"{number}.jpg", get_size(record)
+        )
+
+    good_records(read_json(root / _IMAGES), root / _IMAGES, "image", image, skipped)
+    return images
+
+
+def _read_list(path: Path, images: dict[int, _Image], skipped: list[Skipped]) -> set[int]:
+    """The images of a split: a line begins with ``VG_100K/<id>.jpg``, or with the id alone."""
+    wanted: set[int] = set()
+    for line, text in read_lines(path):
+        name = PurePosixPath(text.split()[0]).stem
+        if name.isascii() and name.isdigit() and int(name) in images:
+            wanted.add(int(name))
+        else:
+            skipped.append(Skipped(str(path), f"'{name[:40]}' is not an image of {_IMAGES}", line))
+    return wanted
+
+
+class _Records:
+    """The records of one big file, asked for image by image; an absent file has none."""
+
+    def __init__(self, path: Path, images: dict[int, _Image], wanted: set[int], skipped: list[Skipped]) -> None:
+        self.path, self.images, self.wanted, self.skipped = path, images, wanted, skipped
+        self.unread = _elements(path) if path.is_file() else iter(())
+        self.waiting: dict[int, Any] = {}
+        self.seen: set[int] = set()
+
+    def take(self, number: int) -> Any:
+        """The record of an image, or None; records on the way to it wait for their turn."""
+        while number not in self.waiting and self._read():
+            pass
+        return self.waiting.pop(number, None)
+
+    def finish(self) -> None:
+        """Read what is left, so that its faults are noted."""
+        while self._read():
+            pass
+
+    def _read(self) -> bool:
+        record = next(self.unread, _END)
+        if record is _END:
+            return False
+        try:
+            number = _number(record, "image_id")
+            if number not in self.images:
+                raise BadRecord(f"image {number} is not in {_IMAGES}")
+            if number in self.seen:
+                raise BadRecord(f"image {number} is listed twice")
+            self.seen.add(number)
+            if number in self.wanted:
+                self.waiting[number] = record
+        except BadRecord as error:
+            self.skipped.append(Skipped(str(self.path), f"a record cannot be used: {error}"))
+        return True
+
+
+_END = object()
+_CHUNK = 2**20
+_MAX_RECORD = 64 * 2**20
+"""Characters; what one image's record may take before its file is given up as broken."""
+_SPACE = re.compile(r"\s*")
+
+
+def _elements(path: Path) -> Iterator[Any]:
+    """The elements of a JSON list, decoded one at a time."""
+    decode = json.JSONDecoder().raw_decode
+    with path.open(encoding="utf-8-sig") as file:
+        buffer, at, line = "", 0, 1
+
+        def more(size: int) -> bool:
+            nonlocal buffer, at, line
+            line += buffer.count("\n", 0, at)
+            try:
+                piece = file.read(size)
+            except UnicodeDecodeError:
+                raise bad("not UTF-8 text", at) from None
+            buffer, at = buffer[at:] + piece, 0
+            return bool(piece)
+
+        def mark() -> str:
+            """The next character that is no space, or an empty string at the end."""
+            nonlocal at
+            while True:
+                at = _SPACE.match(buffer, at).end()  # type: ignore[union-attr]
+                if at < len(buffer) or not more(_CHUNK):
+                    return buffer[at : at + 1]
+
+        def bad(reason: str, where: int) -> BadFile:
+            return BadFile(path, reason, line + buffer.count("\n", 0, where))
+
+        if mark() != "[":
+            raise bad("a list of images was expected", at)
+        at += 1
+        going = mark() != "]"
+        at += not going
+        while going:
+            mark()
+            size = _CHUNK
+            while True:
+                try:
+                    element, at = decode(buffer, at)
+                    break
+                except json.JSONDecodeError as error:
+                    # Perhaps the record goes on beyond what was read so far.
+                    offset = error.pos - at
+                    if len(buffer) - at > _MAX_RECORD or not more(size):
+                        raise bad(f"not valid JSON ({error.msg.lower()})", at + offset) from None
+                    size *= 2
+                except (RecursionError, ValueError) as error:
+                    raise bad(f"not usable JSON ({error})", at) from None
+            yield element
+            if (separator := mark()) not in tuple(",]"):
+                raise bad("not valid JSON (',' or ']' expected after a record)", at)
+            going = separator == ","
+            at += 1
+        if mark():
+            raise bad("something follows the list", at)
