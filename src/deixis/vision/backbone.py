@@ -213,6 +213,19 @@ class Timm:
         return {"name": self.name, "long_side": self.long_side, "weights_sha256": self.weights_sha256}
 
 
+def by_name(name: str) -> Backbone:
+    """The backbone that the command line calls ``efficientnet-lite2``, ``tiny`` or ``timm-MODEL``."""
+    if name == "efficientnet-lite2":
+        return EfficientNetLite()
+    if name == "tiny":
+        return Tiny()
+    if name.startswith("timm-"):
+        return Timm(name.removeprefix("timm-"))
+    raise DeixisError(
+        f"there is no backbone called '{name}'; choose efficientnet-lite2, or timm-MODEL for one of timm's."
+    )
+
+
 @cache
 def imagenet_classes() -> tuple[str, ...]:
     """Short names of the 1,000 ImageNet classes, in the order that classifiers use."""

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from PIL import Image
 
 from deixis import boxes as geometry
+from deixis.errors import DeixisError
 from deixis.types import Json, Labels, Regions
 from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
+from deixis.vision.backbone import by_name as backbone_by_name
 from deixis.vision.proposals import Proposer
+from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
 from deixis.vision.roi import roi_mean
 
@@ -26,11 +31,12 @@ Picture = Image.Image | npt.NDArray[np.uint8]
 class Extractor:
     """A backbone and a proposer: what every photograph goes through before any model sees it.
 
-    ``grid`` keeps the feature grid of the whole image; ``top`` classes are kept per region. ``name`` is short and
-    exact: a model remembers it and refuses regions of another extractor.
+    ``grid`` keeps the feature grid of the whole image too, pooled to at most so many cells a side (0: no grid);
+    ``top`` classes are kept per region. ``name`` is short and exact: a model remembers it and refuses regions of
+    another extractor. The grid is not part of it, because the regions are the same with and without.
     """
 
-    def __init__(self, backbone: Backbone, proposer: Proposer, grid: bool = False, top: int = 5) -> None:
+    def __init__(self, backbone: Backbone, proposer: Proposer, grid: int = 0, top: int = 5) -> None:
         self.backbone, self.proposer = backbone, proposer
         self.grid, self.top = grid, top
         self.name = extractor_name(self.describe())
@@ -46,6 +52,8 @@ class Extractor:
     @torch.inference_mode()
     def extract(self, image: Picture, boxes: npt.ArrayLike | None = None, image_id: str = "") -> Regions:
         """The regions of one photograph; ``boxes [N, 4]`` (original pixels) take the place of the proposals."""
+        if isinstance(image, Image.Image) and image.mode != "RGB":
+            image = image.convert("RGB")
         pixels = as_array(image)
         height, width = pixels.shape[:2]
         scores: npt.NDArray[np.float32] | None = None
@@ -55,7 +63,7 @@ class Extractor:
         else:
             places = geometry.as_boxes(boxes).astype(np.float32)
         size = self.backbone.input_size(width, height)
-        maps = self.backbone.feature_map(torch.from_numpy(_resized(pixels, size))[None])
+        maps = self.backbone.feature_map(torch.from_numpy(_resized(image, size))[None])
         scale = np.tile(np.divide(size, (width, height)), 2)
         cells = in_cells(geometry.clip(places, width, height) * scale, maps)
         features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)))
@@ -65,9 +73,36 @@ class Extractor:
             size=(width, height),
             scores=scores,
             labels=self._labels(features),
-            grid=maps.values[0].permute(1, 2, 0).contiguous().numpy() if self.grid else None,
+            grid=self._grid(maps) if self.grid else None,
             extractor=self.name,
         )
+
+    def extract_video(self, frames: Sequence[Picture], image_id: str = "") -> Regions:
+        """The regions of the sampled frames of one video segment, all of one size, as one value."""
+        parts = [self.extract(frame, image_id=image_id) for frame in frames]
+        if len({part.size for part in parts}) != 1:
+            raise DeixisError(f"the frames of {image_id or 'a video'} are not all of one size; sample them again.")
+        labels = [part.labels for part in parts if part.labels is not None]
+        return Regions(
+            boxes=np.concatenate([part.boxes for part in parts]),
+            features=np.concatenate([part.features for part in parts]),
+            size=parts[0].size,
+            scores=np.concatenate([part.scores for part in parts if part.scores is not None]),
+            labels=Labels(
+                np.concatenate([part.ids for part in labels]),
+                np.concatenate([part.probs for part in labels]),
+                labels[0].names,
+            )
+            if labels
+            else None,
+            frames=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
+            grid=np.stack([part.grid for part in parts if part.grid is not None]) if self.grid else None,
+            extractor=self.name,
+        )
+
+    def _grid(self, maps: FeatureMap) -> npt.NDArray[np.float32]:
+        rows, columns = (min(self.grid, length) for length in maps.values.shape[2:])
+        return F.adaptive_avg_pool2d(maps.values[0], (rows, columns)).permute(1, 2, 0).contiguous().numpy()
 
     def _labels(self, features: torch.Tensor) -> Labels | None:
         if not self.backbone.classes:
@@ -76,9 +111,14 @@ class Extractor:
         return Labels(ids.numpy(), probs.numpy(), self.backbone.classes)
 
 
-def default_extractor(proposer: Proposer | None = None, grid: bool = False) -> Extractor:
+def default_extractor(proposer: Proposer | None = None, grid: int = 0) -> Extractor:
     """EfficientNet-lite2 on the default proposals: no box was ever shown to any part of it."""
     return Extractor(EfficientNetLite(), proposer or default_proposer(), grid=grid)
+
+
+def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int = 0) -> Extractor:
+    """The extractor that the command line's options describe; see the two ``by_name`` functions for the names."""
+    return Extractor(backbone_by_name(backbone), proposer_by_name(proposals, boxes), grid=grid)
 
 
 def extractor_name(description: Json) -> str:
@@ -88,8 +128,8 @@ def extractor_name(description: Json) -> str:
 
 
 def as_array(image: Picture) -> npt.NDArray[np.uint8]:
-    """``[H, W, 3]`` uint8 RGB of a Pillow image or of such an array."""
-    array = np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else image
+    """``[H, W, 3]`` uint8 of an RGB image, Pillow's or such an array itself."""
+    array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
         raise ValueError(f"an image is [H, W, 3] uint8 RGB, not {array.shape} {array.dtype}")
     return array
@@ -101,5 +141,8 @@ def in_cells(boxes: geometry.Array, maps: FeatureMap) -> geometry.Array:
     return (boxes - np.tile(maps.origin, 2)) / maps.stride + 0.5
 
 
-def _resized(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    return np.array(Image.fromarray(image).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))
+def _resized(image: Picture, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+    """The image at the size that the backbone wants, ``[height, width, 3]``."""
+    picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
+    # reducing_gap: a big photograph is first shrunk by whole numbers, which is many times faster and looks the same.
+    return np.array(picture.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))

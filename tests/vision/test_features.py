@@ -1,0 +1,365 @@
+"""Extracting: one image of any kind, many images in processes that may die, ``deixis features`` as people run it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from deixis import cli
+from deixis.commands.features import find_jobs
+from deixis.errors import DeixisError
+from deixis.vision.backbone import EfficientNetLite, Tiny
+from deixis.vision.bulk import Job, Workers, _outcome
+from deixis.vision.extractor import Extractor, default_extractor, extractor_name, named_extractor
+from deixis.vision.proposals import Proposals
+from deixis.vision.store import FeatureStore
+
+
+@dataclass(frozen=True)
+class Quarters:
+    """The whole image and its four quarters."""
+
+    fatal: str = ""  # the image whose worker dies
+
+    def propose(self, image: np.ndarray, image_id: str = "") -> Proposals:
+        if image_id and image_id == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        height, width = image.shape[:2]
+        x, y = width / 2, height / 2
+        boxes = [[0, 0, width, height], [0, 0, x, y], [x, 0, width, y], [0, y, x, height], [x, y, width, height]]
+        return Proposals(np.array(boxes, dtype=np.float32), np.linspace(1, 0, 5, dtype=np.float32))
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "quarters", "supervision": "none"}
+
+
+def make() -> Extractor:
+    return Extractor(Tiny(), Quarters())
+
+
+def photo(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image:
+    """A picture with some structure: blocks of colour."""
+    blocks = np.random.default_rng(seed).integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    return Image.fromarray(blocks).resize((width, height), Image.Resampling.NEAREST)
+
+
+# One image --------------------------------------------------------------------------------------------------------
+
+
+def test_a_region_knows_only_what_lies_under_its_box() -> None:
+    extractor = Extractor(Tiny(long_side=64), Quarters())
+    halves = np.zeros((64, 128, 3), dtype=np.uint8)
+    halves[:, 64:] = (255, 128, 0)
+    left, right, both = extractor.extract(halves, boxes=[[0, 0, 40, 64], [88, 0, 128, 64], [0, 0, 128, 64]]).features
+    dark, bright = (extractor.extract(np.full_like(halves, halves[0, x])).features[0] for x in (0, 127))
+    np.testing.assert_allclose(left, dark, atol=1e-5)
+    np.testing.assert_allclose(right, bright, atol=1e-5)
+    assert not np.allclose(dark, bright, atol=0.1)
+    np.testing.assert_allclose(both, (dark + bright) / 2, atol=0.1)
+
+
+def test_regions_say_where_they_come_from() -> None:
+    regions = make().extract(photo())
+    assert regions.size == (60, 40)
+    assert regions.extractor == make().name
+    assert regions.labels is not None
+    assert regions.labels.ids.shape == (5, 5)
+    assert (np.diff(regions.labels.probs, axis=1) <= 0).all()
+
+
+def test_given_boxes_take_the_place_of_the_proposals() -> None:
+    regions = make().extract(photo(), boxes=[[0, 0, 60, 40], [30, 20, 60, 40]])
+    proposed = make().extract(photo())
+    np.testing.assert_array_equal(regions.features, proposed.features[[0, 4]])
+    assert regions.scores is None
+    assert len(make().extract(photo(), boxes=[])) == 0
+
+
+def test_arrays_pillow_images_and_grey_images_are_the_same_to_it() -> None:
+    image = photo()
+    np.testing.assert_array_equal(make().extract(image).features, make().extract(np.asarray(image)).features)
+    grey = image.convert("L")
+    np.testing.assert_array_equal(make().extract(grey).features, make().extract(grey.convert("RGB")).features)
+    with pytest.raises(ValueError, match="uint8 RGB"):
+        make().extract(np.zeros((4, 4, 4), dtype=np.uint8))
+
+
+def test_the_grid_is_pooled_and_leaves_the_regions_and_the_name_alone() -> None:
+    plain, kept, pooled = (Extractor(Tiny(), Quarters(), grid=grid).extract(photo()) for grid in (0, 99, 3))
+    assert plain.grid is None
+    assert kept.grid is not None
+    assert pooled.grid is not None
+    assert kept.grid.shape == (5, 8, 16)
+    assert pooled.grid.shape == (3, 3, 16)
+    np.testing.assert_array_equal(plain.features, pooled.features)
+    assert plain.extractor == pooled.extractor
+
+
+def test_frames_of_a_video_become_one_value() -> None:
+    extractor = Extractor(Tiny(), Quarters(), grid=2)
+    regions = extractor.extract_video([photo(0), photo(1), photo(2)], "clip")
+    assert regions.frames is not None
+    assert regions.frames.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    np.testing.assert_array_equal(regions.features[5:10], extractor.extract(photo(1)).features)
+    assert regions.grid is not None
+    assert regions.grid.shape == (3, 2, 2, 16)
+    with pytest.raises(DeixisError, match="frames of clip are not all of one size"):
+        extractor.extract_video([photo(0), photo(1, width=61)], "clip")
+
+
+def test_names_follow_from_everything_that_matters() -> None:
+    assert make().name == make().name
+    names = {
+        Extractor(Tiny(seed), proposer).name
+        for seed in (0, 1)
+        for proposer in (Quarters(), named_extractor("tiny", "selective-search", boxes=7).proposer)
+    }
+    assert len(names) == 4
+    assert all(name.startswith("tiny+") for name in names)
+    assert make().name == extractor_name(json.loads(json.dumps(make().describe())))
+
+
+def test_the_default_extractor_sees_a_cat() -> None:
+    data = pytest.importorskip("skimage.data")
+    extractor = default_extractor(Quarters())
+    regions = extractor.extract(data.chelsea())
+    assert regions.features.shape == (5, 1280)
+    assert regions.labels is not None
+    assert "cat" in regions.labels.best(0)[0]
+    assert isinstance(extractor.backbone, EfficientNetLite)
+
+
+# Images of every kind ---------------------------------------------------------------------------------------------
+
+
+def rotated() -> tuple[Image.Image, dict[str, Any]]:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return photo(), {"exif": exif}
+
+
+GOOD: dict[str, Callable[[], tuple[Image.Image, dict[str, Any]]]] = {
+    "colour.jpg": lambda: (photo(), {}),
+    "grey.jpg": lambda: (photo().convert("L"), {}),
+    "cmyk.jpg": lambda: (photo().convert("CMYK"), {}),
+    "turned.jpg": rotated,
+    "palette.png": lambda: (photo().convert("P"), {}),
+    "palette-clear.gif": lambda: (photo().convert("P"), {"transparency": 3}),
+    "moving.gif": lambda: (photo(0), {"save_all": True, "append_images": [photo(1)]}),
+    "clear.png": lambda: (photo().convert("RGBA"), {}),
+    "bits.png": lambda: (photo().convert("1"), {}),
+    "deep.png": lambda: (Image.fromarray(np.linspace(0, 65535, 2400).reshape(40, 60).astype(np.uint16)), {}),
+    "float.tiff": lambda: (Image.fromarray(np.full((40, 60), np.nan, dtype=np.float32)), {}),
+    "dot.png": lambda: (photo(width=1, height=1), {}),
+    "line.png": lambda: (photo(width=3000, height=1), {}),
+    "photo.webp": lambda: (photo(), {}),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_images_of_every_mode_become_regions(tmp_path: Path, name: str) -> None:
+    image, options = GOOD[name]()
+    image.save(tmp_path / name, **options)
+    outcome = _outcome(make(), Job(name, (tmp_path / name,)))
+    assert outcome.reason == ""
+    assert outcome.regions is not None
+    size = image.size[::-1] if name == "turned.jpg" else image.size
+    assert outcome.regions.size == size
+    np.testing.assert_array_equal(outcome.regions.boxes[0], [0, 0, *size])
+    assert np.isfinite(outcome.regions.features).all()
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that says it is enormous."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def jpeg() -> bytes:
+    data = io.BytesIO()
+    photo().save(data, "JPEG")
+    return data.getvalue()
+
+
+BAD: dict[str, tuple[Callable[[], bytes], str]] = {
+    "empty.jpg": (lambda: b"", "cannot identify"),
+    "text.jpg": (lambda: b"not an image", "cannot identify"),
+    "cut.jpg": (lambda: jpeg()[:-300], "truncated"),
+    "large.png": (lambda: bomb(12_000, 12_000), "over the limit of 100,000,000"),
+    "bomb.png": (lambda: bomb(500_000, 500_000), "far more than 100,000,000 pixels"),
+    "flat.png": (lambda: bomb(0, 10), "flat.png"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_images_are_named_with_the_reason(tmp_path: Path, name: str) -> None:
+    content, reason = BAD[name]
+    (tmp_path / name).write_bytes(content())
+    outcome = _outcome(make(), Job(name, (tmp_path / name,)))
+    assert outcome.regions is None
+    assert str(tmp_path / name) in outcome.reason
+    assert reason in outcome.reason
+
+
+def test_damaged_files_never_do_worse_than_be_refused(tmp_path: Path) -> None:
+    rng, extractor, refused = np.random.default_rng(0), make(), 0
+    kinds = [("a.jpg", {}), ("a.png", {}), ("a.webp", {}), ("a.tiff", {"compression": "tiff_lzw"}), ("a.gif", {})]
+    for number in range(60):
+        name, options = kinds[number % len(kinds)]
+        photo(number).save(tmp_path / name, **options)
+        data = bytearray((tmp_path / name).read_bytes())
+        for _ in range(4):
+            data[rng.integers(min(len(data), 300))] = rng.integers(256)
+        (tmp_path / name).write_bytes(data)
+        outcome = _outcome(extractor, Job(name, (tmp_path / name,)))
+        refused += outcome.regions is None
+        assert (outcome.regions is None) == bool(outcome.reason)
+        assert "could not be processed" not in outcome.reason  # opening images names every fault itself
+    assert refused > 5
+
+
+# Processes that die -----------------------------------------------------------------------------------------------
+
+
+def make_fatal() -> Extractor:
+    return Extractor(Tiny(), Quarters(fatal="fatal.png"))
+
+
+def make_nothing() -> Extractor:
+    raise DeixisError("there is no such backbone.")
+
+
+def test_a_killed_worker_costs_only_the_image_that_kills_it(tmp_path: Path) -> None:
+    names = ["a.png", "fatal.png", "b.png", "c.png"]
+    for name in names:
+        photo().save(tmp_path / name)
+    with Workers(make_fatal, 1) as workers:
+        outcomes = {one.job.image_id: one for one in workers.run(Job(name, (tmp_path / name,)) for name in names)}
+    assert set(outcomes) == set(names)
+    assert [name for name in names if outcomes[name].regions is None] == ["fatal.png"]
+    assert outcomes["fatal.png"].reason.startswith("its worker process died 2 times (SIGKILL")
+
+
+def test_an_extractor_that_cannot_be_made_says_why() -> None:
+    with pytest.raises(DeixisError, match=r"there is no such backbone\."):
+        Workers(make_nothing, 1)
+
+
+# The command ------------------------------------------------------------------------------------------------------
+
+OPTIONS = ["--backbone", "tiny", "--boxes", "10"]
+
+
+def test_a_folder_becomes_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, store = tmp_path / "photos", tmp_path / "store"
+    (images / "deeper").mkdir(parents=True)
+    (images / ".thumbnails").mkdir()
+    for number in range(6):
+        photo(number).save(images / f"{number}.jpg")
+    photo(7).save(images / "deeper" / "7.PNG")
+    photo(8).save(images / ".thumbnails" / "8.png")
+    (images / "notes.txt").write_text("not an image")
+    (images / "cut.jpg").write_bytes(jpeg()[:-300])
+    (images / "bomb.png").write_bytes(bomb(500_000, 500_000))
+
+    assert cli.run(["features", str(images), "-o", str(store), "--processes", "2", "--json", "--verify", *OPTIONS]) == 0
+    said = capsys.readouterr()
+    summary = json.loads(said.out)
+    assert (summary["images"], summary["added"], set(summary["skipped"])) == (7, 7, {"bomb.png", "cut.jpg"})
+    assert "truncated" in summary["skipped"]["cut.jpg"]
+    assert "bomb.png" in said.err
+    assert "every shard has the sum" in said.err
+    opened = FeatureStore(store)
+    assert sorted(opened) == ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg", "deeper/7.PNG"]
+    expected = named_extractor("tiny", "selective-search", 10).extract(Image.open(images / "deeper" / "7.PNG"))
+    np.testing.assert_allclose(opened["deeper/7.PNG"].features, expected.features, atol=2e-3)
+    np.testing.assert_array_equal(opened["deeper/7.PNG"].boxes, expected.boxes)
+    assert opened.extractor == expected.extractor
+
+    # Again: the mended image is tried, the bomb is not, nothing is done twice.
+    photo(9).save(images / "cut.jpg")
+    assert cli.run(["features", str(images), "-o", str(store), "--processes", "1", "--json", *OPTIONS]) == 0
+    said = capsys.readouterr()
+    summary = json.loads(said.out)
+    assert (summary["images"], summary["added"], set(summary["skipped"])) == (8, 1, {"bomb.png"})
+    assert "8 of 9 images were done before" in said.err
+
+
+def test_jobs_of_data_sets_and_folders(tmp_path: Path) -> None:
+    photo().save(tmp_path / "b.jpg")
+    photo().save(tmp_path / "a.png")
+    assert [job.image_id for job in find_jobs(tmp_path)] == ["a.png", "b.jpg"]
+    with pytest.raises(DeixisError, match="plain folder of images and has no split 'val'"):
+        find_jobs(tmp_path, "val")
+    (tmp_path / "captions.csv").write_text(
+        "image,caption,split\na.png,a dog,train\na.png,one dog,train\nb.jpg,cats,val\n"
+    )
+    assert sorted(path.name for job in find_jobs(tmp_path) for path in job.paths) == ["a.png", "b.jpg"]
+    assert [job.paths[0].name for job in find_jobs(tmp_path, "val")] == ["b.jpg"]
+    (tmp_path / "empty").mkdir()
+    for nothing in (tmp_path / "empty", tmp_path / "nowhere"):
+        with pytest.raises(DeixisError, match=nothing.name):
+            find_jobs(nothing)
+
+
+def test_a_folder_without_a_usable_image_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cut.jpg").write_bytes(jpeg()[:-300])
+    assert cli.run(["features", str(tmp_path / "photos"), "-o", str(tmp_path / "store"), *OPTIONS]) == 1
+    assert "not one of the 1 images could be used" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import os, signal, sys
+from deixis import cli
+from deixis.vision.store import StoreWriter
+add = StoreWriter.add
+def add_or_stop(self, image_id, regions):
+    add(self, image_id, regions)
+    if len(self.image_ids) == 5:
+        os.killpg(0, signal.SIGINT)  # what a terminal does on Ctrl-C: to this process and to its workers
+if __name__ == "__main__":
+    StoreWriter.add = add_or_stop
+    cli.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups to send Ctrl-C to")
+def test_ctrl_c_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, store = tmp_path / "photos", tmp_path / "store"
+    images.mkdir()
+    for number in range(12):
+        photo(number).save(images / f"{number:02d}.png")
+    options = ["features", str(images), "-o", str(store), "--processes", "1", *OPTIONS]
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    assert process.returncode == 130
+    assert "5 images are safe in" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert len(FeatureStore(store)) == 5
+    assert cli.run(options) == 0
+    assert "5 of 12 images were done before" in capsys.readouterr().err
+    assert sorted(FeatureStore(store)) == [f"{number:02d}.png" for number in range(12)]
