@@ -54,7 +54,7 @@ def ratio(sums: Values) -> Values:
 RULES: dict[str, Rule] = {"mean": ratio}
 """The functions that turn summed statistics into a metric; each metric's file adds its own beside this one."""
 
-MODULES_WITH_RULES: tuple[str, ...] = ()
+MODULES_WITH_RULES = ("bleu", "grounded_captions", "java", "retrieval")
 """The files of this folder that add to RULES; :func:`load_scores` imports them, as a score file names its rules."""
 
 FORMAT = "deixis-scores-1"

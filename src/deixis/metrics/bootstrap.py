@@ -1,0 +1,139 @@
+"""Is the difference between two systems more than luck? A paired bootstrap over the items that both were scored on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deixis.errors import DeixisError
+from deixis.metrics.score import RULES, Score, Values
+
+BLOCK_CELLS = 2**22
+"""Weights of one block of resamples: 32 MiB."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of two systems A and B, with intervals from resampling the items."""
+
+    name: str
+    signature: str
+    items: int
+    a: float
+    b: float
+    difference: float  # b - a
+    a_interval: Interval
+    b_interval: Interval
+    difference_interval: Interval
+    p: float
+
+
+def paired_bootstrap(
+    a: Mapping[str, Score],
+    b: Mapping[str, Score],
+    n: int = 10_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    done: Callable[[int], object] = lambda resamples: None,
+) -> list[Comparison]:
+    """Compare every metric that both systems have, in the order of ``a``.
+
+    A resample draws as many items as there are, with replacement, the same for both systems; each metric is its
+    rule applied to the sums over the drawn items. Intervals are the middle 95 % of the resampled values. What a
+    metric takes from the whole corpus, as CIDEr its document frequencies, stays as it was.
+
+    The p-value is two-sided, for "both systems are equally good": the resampled differences, moved so that their
+    centre is 0, stand for the differences that luck gives; p is the share of them that is at least as far from 0 as
+    the observed one, counting the observed one itself: ``(1 + #{|d* - d| >= |d|}) / (1 + n)``.
+
+    ``done`` is called with the number of resamples just finished, of ``n`` for each group of metrics over the same
+    items (:func:`groups`).
+    """
+    common = groups(a, b)
+    stats = {name: (a[name].stats, b[name].stats[_matched(a[name], b[name])]) for names in common for name in names}
+    comparisons: dict[str, Comparison] = {}
+    tail = 100 * (1 - confidence) / 2
+    for names in common:
+        items = len(a[names[0]].ids)
+        values: dict[str, list[Values]] = {name: [] for name in names}  # [2, block] each
+        for weights in _resamples(items, n, seed):
+            for name in names:
+                rule = RULES[a[name].rule]
+                values[name].append(np.stack([rule(_weighted_sums(weights, system)) for system in stats[name]]))
+            done(weights.shape[1])
+        for name in names:
+            of_a, of_b = np.concatenate(values[name], axis=1)  # [n] each
+            difference = b[name].value - a[name].value
+            shifted = np.abs(of_b - of_a - difference)
+            # Sums over other orders differ in the last digit; that must not break a tie.
+            extreme = int((shifted >= abs(difference) - 1e-12).sum())
+            low, high = np.percentile(np.stack([of_a, of_b, of_b - of_a]), [tail, 100 - tail], axis=1)
+            comparisons[name] = Comparison(
+                name=name,
+                signature=a[name].signature,
+                items=items,
+                a=a[name].value,
+                b=b[name].value,
+                difference=difference,
+                a_interval=(float(low[0]), float(high[0])),
+                b_interval=(float(low[1]), float(high[1])),
+                difference_interval=(float(low[2]), float(high[2])),
+                p=(1 + extreme) / (1 + n),
+            )
+    return [comparisons[name] for name in a if name in comparisons]
+
+
+def groups(a: Mapping[str, Score], b: Mapping[str, Score]) -> list[list[str]]:
+    """The names of the metrics that both have, those over the same items together: they share their resamples."""
+    by_items: dict[tuple[str, ...], list[str]] = {}
+    for name, score in a.items():
+        if name in b:
+            by_items.setdefault(score.ids, []).append(name)
+    return list(by_items.values())
+
+
+def _matched(a: Score, b: Score) -> Sequence[int]:
+    """The rows of B in the order of A's items; an error that says what differs when the two cannot be compared."""
+    if (a.signature, a.rule) != (b.signature, b.rule):
+        raise DeixisError(
+            f"{a.name} was not measured in the same way: A is {a.signature}, B is {b.signature}; score both again "
+            "with the same options and version."
+        )
+    if not a.ids:
+        raise DeixisError(f"{a.name} holds no items to compare.")
+    row = {item: number for number, item in enumerate(b.ids)}
+    for ids, others, which in ((a.ids, row, "A"), (b.ids, set(a.ids), "B")):
+        only = [item for item in ids if item not in others]
+        if only:
+            shown = ", ".join(only[:3]) + (f" and {len(only) - 3} more" if len(only) > 3 else "")
+            raise DeixisError(f"{a.name}: only {which} scored {shown}; score both on the same items.")
+    return [row[item] for item in a.ids]
+
+
+def _resamples(items: int, n: int, seed: int) -> Iterator[Values]:
+    """Blocks ``[items, block]`` of how often each item was drawn; ``n`` columns in all."""
+    generator = np.random.default_rng(seed)
+    block = max(1, BLOCK_CELLS // items)
+    for start in range(0, n, block):
+        size = min(block, n - start)
+        drawn = generator.integers(items, size=(size, items))
+        cell = drawn * size + np.arange(size)[:, None]
+        yield np.bincount(cell.ravel(), minlength=items * size).reshape(items, size).astype(np.float64)
+
+
+def _weighted_sums(weights: Values, stats: Values) -> Values:
+    """``weights.T @ stats``: sums ``[block, S]``.
+
+    Statistics by class are nearly all zeros, and a column then needs only the items in which it is not.
+    """
+    if np.count_nonzero(stats) > 0.1 * stats.size:
+        return weights.T @ stats
+    sums = np.zeros((weights.shape[1], stats.shape[1]))
+    for column in np.flatnonzero(stats.any(0)):
+        rows = np.flatnonzero(stats[:, column])
+        sums[:, column] = stats[rows, column] @ weights[rows]
+    return sums
