@@ -10,6 +10,7 @@ from PIL import Image
 from deixis.data import activitynet_entities as anet
 from deixis.data import recognise
 from deixis.data.reading import BadFile
+from deixis.data.report import inspect
 from deixis.errors import DeixisError
 
 TRAINVAL = "anet_entities_cleaned_class_thresh50_trainval.json"
@@ -100,6 +101,13 @@ def test_frames_are_where_grounded_video_description_has_them(tmp_path):
     sample.frames[9].parent.mkdir()
     Image.new("RGB", (720, 405), (9, 9, 9)).save(sample.frames[9])
     assert sample.open(9).size == (720, 405)
+
+
+def test_absent_frames_are_told_of_together(tmp_path):
+    report = inspect(build(tmp_path))
+    assert report.splits["val"].images == 3
+    [frames] = [lack for lack in report.missing if lack.file.startswith("frames")]
+    assert (frames.file, frames.count) == ("frames_10frm", 40)
 
 
 def test_the_files_may_be_in_the_data_folder(tmp_path):

@@ -81,7 +81,7 @@ def expected(root: Path) -> tuple[Expected, ...]:
         Expected(
             _frame_folder(root),
             f"the {FRAMES} frames of each segment, sampled from the videos",
-            "the videos are those of ActivityNet 1.3, whose organisers send them on request",
+            "the organisers of ActivityNet 1.3, who send the videos on request",
         ),
     )
 

@@ -110,7 +110,7 @@ def splits(root: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def load(root: Path, split: str, exclude: Collection[int | str] = ()) -> Dataset:
+def load(root: Path, split: str, *, exclude: Collection[int | str] = ()) -> Dataset:
     """One split, its images in the order in which the references name them first.
 
     ``exclude`` holds ids of images to leave out; what is left out on purpose does not count as skipped. The clean
