@@ -75,6 +75,17 @@ def test_boxes_labels_and_crowds(tmp_path):
     assert (crowd.label, crowd.types) == ("person", ("person", "crowd"))
 
 
+def test_categories_need_no_supercategory(tmp_path):
+    root = build(tmp_path)
+    path = root / "annotations" / "instances_val2014.json"
+    content = json.loads(path.read_text())
+    content["categories"] = [{"id": entry["id"], "name": entry["name"]} for entry in CATEGORIES]
+    write(path, content)
+    dataset = coco.load(root, "val2014")
+    assert not dataset.skipped
+    assert [(entity.label, entity.types) for entity in dataset[1].entities] == [("dog", ()), ("person", ("crowd",))]
+
+
 def test_without_instances_there_are_captions_and_no_entities(tmp_path):
     root = build(tmp_path)
     (root / "annotations" / "instances_val2014.json").unlink()

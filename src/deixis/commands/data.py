@@ -52,8 +52,8 @@ def check(
         quiet: no progress and no table.
     """
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    with talk.status(f"reading {root}") as status:
-        report = inspect(root, lambda split: status.update(f"reading {split} of {root}"))
+    with talk.status("reading") as status:
+        report = inspect(root, lambda split: status.update(escape(f"reading {split} of {root}")))
     if as_json:
         print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
     else:
@@ -88,7 +88,7 @@ def show(
     if n < 1:
         raise DeixisError(f"--n is {n}; a sheet needs at least one picture.")
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    with talk.status(f"reading {root}") as status:
+    with talk.status(escape(f"reading {root}")) as status:
         loader = recognise(root)
         names = loader.splits(root)
         if not names:
@@ -122,7 +122,7 @@ def _tell(report: Report, root: Path, talk: Console) -> None:
         talk.print(f"  and {len(report.skipped) - LISTED:,} more; --json lists them all")
     talk.print(f"missing: {len(report.missing) or 'nothing'}")
     for lack in report.missing:
-        much = f" ({lack.count:,} files, such as {', '.join(lack.examples)})" if lack.examples else ""
+        much = f" ({lack.count:,} absent, such as {', '.join(lack.examples)})" if lack.examples else ""
         need = "needed" if lack.required else "not needed"
         talk.print(f"  {lack.file}{much}: {lack.purpose}; {need}.\n    From {lack.publisher}.", markup=False)
 

@@ -28,6 +28,7 @@ from deixis.data.reading import (
     get_int,
     get_list,
     get_numbers,
+    get_size,
     get_text,
     good_records,
     plain_name,
@@ -133,9 +134,8 @@ def _load_official(root: Path, split: str, skipped: list[Skipped]) -> tuple[Samp
         number = get_int(record, "id")
         if number in names:
             raise BadRecord(f"image {number} is listed twice")
-        names[number] = plain_name(get_text(record, "file_name"))
-        sizes[number] = _size(record)
-        captions[number] = []
+        name, size = plain_name(get_text(record, "file_name")), get_size(record)
+        names[number], sizes[number], captions[number] = name, size, []
 
     def annotation(record: Any) -> None:
         number = get_int(record, "image_id")
@@ -162,7 +162,8 @@ def _load_karpathy(root: Path, name: str, part: str, skipped: list[Skipped]) -> 
     path = root / _annotation(root, f"dataset_{name}.json")
     content = _read(path, ("images",))
     samples: list[Sample] = []
-    sources: dict[str, tuple[Path, _Instances]] = {}  # image folder -> where it is, and its boxes
+    photographs = root / _folder(root, *_FOLDERS.get(name, (name,)))  # Flickr's; COCO's records name theirs
+    sources: dict[str, tuple[Path, _Instances]] = {}  # folder of COCO -> where it is, and its boxes
 
     def image(record: Any) -> None:
         split = get_text(record, "split")
@@ -179,23 +180,15 @@ def _load_karpathy(root: Path, name: str, part: str, skipped: list[Skipped]) -> 
         good_records(get_list(record, "sentences"), path, f"{file}, sentence", sentence, skipped)
         if not captions:
             raise BadRecord(f"{file} has no usable caption")
-        if name == "coco":
-            number, folder = get_int(record, "cocoid"), plain_name(get_text(record, "filepath"))
-        else:
-            number, folder = -1, name
+        if name != "coco":
+            samples.append(Sample(Path(file).stem, tuple(captions), path=photographs / file))
+            return
+        number, folder = get_int(record, "cocoid"), plain_name(get_text(record, "filepath"))
         if folder not in sources:
-            places = _FOLDERS.get(folder, (folder,))
-            sources[folder] = root / _folder(root, *places), _instances(root, folder, skipped)
+            sources[folder] = root / _folder(root, folder), _instances(root, folder, skipped)
         place, instances = sources[folder]
-        samples.append(
-            Sample(
-                str(number) if name == "coco" else Path(file).stem,
-                tuple(captions),
-                path=place / file,
-                size=instances.sizes.get(number),
-                entities=instances.entities(number),
-            )
-        )
+        size, entities = instances.sizes.get(number), instances.entities(number)
+        samples.append(Sample(str(number), tuple(captions), path=place / file, size=size, entities=entities))
 
     good_records(content["images"], path, "image", image, skipped)
     return tuple(samples)
@@ -218,7 +211,7 @@ class _Instances:
     categories: npt.NDArray[np.int64]  # [N]
     crowd: npt.NDArray[np.bool_]  # [N]
     rows: dict[int, tuple[int, int]]  # image -> its rows
-    names: dict[int, tuple[str, str]]  # category -> name, supercategory
+    names: dict[int, tuple[str, tuple[str, ...]]]  # category -> name, and supercategory if it has one
     sizes: dict[int, tuple[int, int]]
     skipped: tuple[Skipped, ...]
 
@@ -228,7 +221,7 @@ class _Instances:
 
     def _entity(self, row: int) -> Entity:
         name, above = self.names[int(self.categories[row])]
-        types = (above, "crowd") if self.crowd[row] else (above,)
+        types = (*above, "crowd") if self.crowd[row] else above
         return Entity(str(self.ids[row]), self.boxes[row : row + 1], types, name)
 
 
@@ -254,16 +247,17 @@ def _read_instances(path: Path, modified: int) -> _Instances:
     # Three of Karpathy's splits share one file that takes seconds to parse; `modified` makes a new file a new entry.
     content = _read(path, ("images", "annotations", "categories"))
     skipped: list[Skipped] = []
-    names: dict[int, tuple[str, str]] = {}
+    names: dict[int, tuple[str, tuple[str, ...]]] = {}
     sizes: dict[int, tuple[int, int]] = {}
     found: list[tuple[int, int, int, bool]] = []  # image, id, category, crowd
     corners: list[list[float]] = []  # x, y, width, height
 
     def category(record: Any) -> None:
-        names[get_int(record, "id")] = get_text(record, "name"), get_text(record, "supercategory")
+        above = (get_text(record, "supercategory"),) if "supercategory" in record else ()  # home-made files have none
+        names[get_int(record, "id")] = get_text(record, "name"), above
 
     def image(record: Any) -> None:
-        sizes[get_int(record, "id")] = _size(record)
+        sizes[get_int(record, "id")] = get_size(record)
 
     def annotation(record: Any) -> None:
         number, kind = get_int(record, "image_id"), get_int(record, "category_id")
@@ -303,13 +297,6 @@ def _read(path: Path, lists: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(content, dict) or not isinstance(content.get(name), list):
             raise BadFile(path, f'no list "{name}" in it')
     return content
-
-
-def _size(record: Any) -> tuple[int, int]:
-    width, height = get_int(record, "width"), get_int(record, "height")
-    if min(width, height) < 1:
-        raise BadRecord(f"an image of {width} x {height} pixels")
-    return width, height
 
 
 def _official(root: Path) -> tuple[str, ...]:

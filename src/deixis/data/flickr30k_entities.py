@@ -29,7 +29,8 @@ CAPTIONS_PER_IMAGE = 5
 SPLITS = ("train", "val", "test")
 IMAGE_FOLDERS = ("flickr30k-images", "flickr30k_images")
 
-_AUTHORS = "the authors of Flickr30k Entities (B. Plummer and others), in the annotations archive of their repository"
+_REPOSITORY = "the authors of Flickr30k Entities (B. Plummer and others), in their repository"
+_ARCHIVE = f"{_REPOSITORY}, inside the annotations archive"
 _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^/\s\[\]]+)+)\s+([^\[\]]*[^\[\]\s])\s*\]")
 _CHAIN = re.compile(r"/EN#(\d+)/")
 
@@ -37,10 +38,10 @@ _CHAIN = re.compile(r"/EN#(\d+)/")
 def expected(root: Path) -> tuple[Expected, ...]:
     """The files of the official distribution."""
     return (
-        Expected("Sentences", "the captions, with their phrases and chains", _AUTHORS),
-        Expected("Annotations", "the boxes of the chains, needed for scoring and not for training", _AUTHORS, False),
-        *(Expected(f"{split}.txt", f"the image ids of the {split} split", _AUTHORS) for split in SPLITS),
-        Expected("UNRELATED_CAPTIONS", "the captions that do not describe their image", _AUTHORS, False),
+        Expected("Sentences", "the captions, with their phrases and chains", _ARCHIVE),
+        Expected("Annotations", "the boxes of the chains, needed for scoring and not for training", _ARCHIVE, False),
+        *(Expected(f"{split}.txt", f"the image ids of the {split} split", _REPOSITORY) for split in SPLITS),
+        Expected("UNRELATED_CAPTIONS", "the captions that do not describe their image", _REPOSITORY, False),
         Expected(
             _image_folder(root).name,
             "the photographs",

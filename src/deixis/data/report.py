@@ -38,7 +38,7 @@ class Missing:
     publisher: str  # in words
     required: bool
     count: int = 1
-    examples: tuple[str, ...] = ()  # of files in a folder
+    examples: tuple[str, ...] = ()  # of such files, relative to the root too
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def inspect(root: Path, started: Callable[[str], None] = lambda split: None) -> 
     loader = recognise(root)
     counts: dict[str, Counts] = {}
     skipped: list[Skipped] = []
-    absent: dict[Path, set[str]] = defaultdict(set)
+    absent: set[Path] = set()
     warnings: list[str] = []
     listings: dict[Path, set[str]] = {}
     for split in loader.splits(root):
@@ -101,8 +101,8 @@ def count(samples: Iterable[Sample]) -> Counts:
     return Counts(images, captions, phrases, boxed, boxes)
 
 
-def _note_absent(dataset: Dataset, listings: dict[Path, set[str]], absent: dict[Path, set[str]]) -> list[Sample]:
-    """The samples whose files are all there; what others lack goes to ``absent``, folder by folder."""
+def _note_absent(dataset: Dataset, listings: dict[Path, set[str]], absent: set[Path]) -> list[Sample]:
+    """The samples whose files are all there; what others lack goes to ``absent``."""
     present: list[Sample] = []
     for sample in dataset:
         complete = True
@@ -111,33 +111,30 @@ def _note_absent(dataset: Dataset, listings: dict[Path, set[str]], absent: dict[
             if folder not in listings:  # one listing instead of a look at each of 30,000 files
                 listings[folder] = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
             if path.name not in listings[folder]:
-                absent[folder].add(path.name)
+                absent.add(path)
                 complete = False
         if complete:
             present.append(sample)
     return present
 
 
-def _missing(loader: Loader, root: Path, absent: dict[Path, set[str]]) -> tuple[Missing, ...]:
+def _missing(loader: Loader, root: Path, absent: Iterable[Path]) -> tuple[Missing, ...]:
     expected = loader.expected(root)
     found = {
         entry.path: Missing(entry.path, entry.purpose, entry.publisher, entry.required)
         for entry in expected
         if not (root / entry.path).exists()
     }
-    for folder, names in absent.items():
-        relative = _relative(str(folder), root)
-        about = _about(relative, expected)
-        purpose, publisher, required = about.purpose, about.publisher, about.required
-        found[relative] = Missing(relative, purpose, publisher, required, len(names), tuple(sorted(names)[:3]))
+    # Images are told by the folder that the distribution speaks of: one entry, not one for each of 30,000 pictures.
+    elsewhere = Expected(".", "images that the captions name", "whoever keeps the pictures of this data set")
+    folders: dict[Expected, list[str]] = defaultdict(list)
+    for name in sorted(_relative(str(path), root) for path in absent):
+        above = [entry for entry in expected if name.startswith(f"{entry.path}/")]
+        folders[max(above, key=lambda entry: len(entry.path), default=elsewhere)].append(name)
+    for entry, names in folders.items():
+        lack = Missing(entry.path, entry.purpose, entry.publisher, entry.required, len(names), tuple(names[:3]))
+        found[entry.path] = lack
     return tuple(found.values())
-
-
-def _about(folder: str, expected: Sequence[Expected]) -> Expected:
-    """The entry that speaks of a folder of images, or of a folder above it."""
-    fits = [entry for entry in expected if folder == entry.path or folder.startswith(f"{entry.path}/")]
-    fallback = Expected(folder, "images that the annotations name", "whoever keeps the pictures of this data set")
-    return max(fits, key=lambda entry: len(entry.path), default=fallback)
 
 
 def _compare_sizes(samples: Sequence[Sample], split: str) -> list[str]:
