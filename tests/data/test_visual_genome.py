@@ -341,7 +341,9 @@ def test_absent_files_are_named(tmp_path):
     assert vg.recognise(tmp_path)
     with pytest.raises(DeixisError, match=r"image_data\.json does not exist"):
         vg.load(tmp_path)
-    assert {entry.path for entry in vg.expected(tmp_path) if entry.required} >= {"image_data.json", "VG_100K"}
+    assert {e.path for e in vg.expected(tmp_path) if e.required} == {"image_data.json", "VG_100K", "VG_100K_2"}
+    nothing = {e.path for e in vg.expected(tmp_path / "nowhere") if e.required}
+    assert nothing >= {"image_data.json", "region_descriptions.json", "objects.json"}
 
 
 # Triplets -----------------------------------------------------------------------------------------------------------
@@ -372,6 +374,11 @@ def test_triplets_of_regions_objects_and_attributes(tmp_path):
     everything = [t.text for t in vg.triplets(clock, min_area=0)]
     assert {"a dog's ear", "a clock", "a green clock", "a tall clock"} <= set(everything)
     assert [t.text for t in vg.triplets(road)] == ["a road", "a road"]  # the region's and the object's
+
+
+def test_an_attribute_is_not_said_twice():
+    sample = picture(("red wine", ("red", "expensive"), [0, 0, 90, 90]), ("redwood", ("red",), [0, 0, 90, 90]))
+    assert list(texts(sample, "attribute")) == ["an expensive red wine", "a red redwood"]
 
 
 def test_boxes_of_eight_percent_stay():
@@ -462,7 +469,10 @@ def test_the_farthest_boxes_are_the_farthest(objects, min_area):
         ("urn", "an urn"),
         ("hour hand", "an hour hand"),
         ("horse", "a horse"),
-        ("one way sign", "one way sign"),
+        ("one way sign", "a one way sign"),
+        ("one-way street", "a one-way street"),
+        ("one dog", "one dog"),
+        ("herb", "a herb"),
         ("european plug", "a european plug"),
         ("elephant", "an elephant"),
         ("ewe", "a ewe"),

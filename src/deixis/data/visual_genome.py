@@ -69,10 +69,11 @@ _ANDERSON = "P. Anderson and others, with their bottom-up attention"
 
 def expected(root: Path) -> tuple[Expected, ...]:
     """The files of the official distribution."""
+    bare = not _annotated(root)
     return (
         Expected(_IMAGES, "the images, their sizes and folders", _STANFORD),
-        Expected(_REGIONS, "the region descriptions", _STANFORD),
-        Expected(_OBJECTS, "the objects with their boxes", _STANFORD),
+        Expected(_REGIONS, "the region descriptions, which become captions", _STANFORD, required=bare),
+        Expected(_OBJECTS, "the objects with their boxes", _STANFORD, required=bare),
         Expected(_ATTRIBUTES, "the attributes of the objects", _STANFORD, required=False),
         *(Expected(folder, "the photographs", _STANFORD) for folder in _FOLDERS),
         *(Expected(f"{name}.txt", f"the images of the {name} split", _ANDERSON, required=False) for name in _LISTS),
@@ -104,7 +105,7 @@ def stream(root: Path, split: str = "all", skipped: list[Skipped] | None = None)
     if split not in ("all", *splits(root)):
         raise DeixisError(f"{root} has no split '{split}'; there is {', '.join(('all', *splits(root)))}.")
     skipped = [] if skipped is None else skipped
-    if not any((root / name).is_file() for name in (_REGIONS, _OBJECTS, _ATTRIBUTES)):
+    if not _annotated(root):
         raise DeixisError(f"{root} has no annotations; 'deixis data check {root}' says which files they are.")
     images = _read_images(root, skipped)
     wanted = set(images) if split == "all" else _read_list(root / f"{split}.txt", images, skipped)
@@ -114,6 +115,10 @@ def stream(root: Path, split: str = "all", skipped: list[Skipped] | None = None)
             yield _sample(number, image, {name: file.take(number) for name, file in records.items()}, root, skipped)
     for file in records.values():
         file.finish()
+
+
+def _annotated(root: Path) -> bool:
+    return any((root / name).is_file() for name in (_REGIONS, _OBJECTS, _ATTRIBUTES))
 
 
 # Triplets -----------------------------------------------------------------------------------------------------------
@@ -158,7 +163,8 @@ def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
             continue
         box = large[entity.id]
         yield Triplet(sample.image_id, with_article(entity.label), box, "object")
-        described = [f"{attribute} {entity.label}" for attribute in entity.types if attribute not in entity.label]
+        told = f" {entity.label} "
+        described = [f"{attribute} {entity.label}" for attribute in entity.types if f" {attribute} " not in told]
         for text in described:
             yield Triplet(sample.image_id, with_article(text), box, "attribute")
         alike[entity.label].append(((described or [entity.label])[0], box))
@@ -196,12 +202,12 @@ def _corner(x: float, y: float) -> str:
 
 # By sound, not by letter: an hour and an SUV, but a uniform, a ewe and a one-way street.
 _AN = re.compile(
-    r"[ai]|e(?!u|we)|o(?!ne\b|nce\b)|u(?!ni[^ndm]|s[aeiu]|t[ei]|k|rin)|hour|hono|heir|herb"
+    r"[ai]|e(?!u|we)|o(?!ne\b|nce\b)|u(?!ni[^ndm]|s[aeiu]|t[ei]|k|rin)|hour|hono|heir"
     r"|8|11\b|18\b|[fhlmnrsx]\b|(?:suv|lcd|led|mp3|rv|atm|xbox)\b",
     re.IGNORECASE,
 )
 _DETERMINED = re.compile(
-    r"(?:an?|the|some|one|two|three|four|five|six|seven|eight|nine|ten|many|several|both|his|her|its|their)\b",
+    r"(?:an?|the|some|one(?! way)|two|three|four|five|six|seven|eight|nine|ten|many|several|both|his|her|its|their) ",
     re.IGNORECASE,
 )
 _PLURAL = re.compile(
