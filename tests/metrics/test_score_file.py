@@ -1,13 +1,26 @@
 """Scores go to a file and come back unchanged; a file that does not add up is refused."""
 
+import importlib
 import json
+import pkgutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from deixis import metrics
 from deixis.errors import DeixisError
-from deixis.metrics.score import Score, load_scores, make_score, mean_score, save_scores, signature
+from deixis.metrics.bleu import bleu
+from deixis.metrics.score import (
+    MODULES_WITH_RULES,
+    RULES,
+    Score,
+    load_scores,
+    make_score,
+    mean_score,
+    save_scores,
+    signature,
+)
 
 
 def two_scores() -> list[Score]:
@@ -44,32 +57,55 @@ def test_mean_leaves_out_items_without_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "reason"),
+    ("part", "field", "value", "reason"),
     [
-        ("value", 0.9, "does not follow"),
-        ("places", [0, 1, 0, 2], "do not fit"),
-        ("places", [-1, 1, 0, 1], "do not fit"),
-        ("starts", [0, 3, 2, 4], "do not fit"),
-        ("values", [1, 2, 1], "do not fit"),
-        ("values", ["x", 2, 1, 1], "sound"),
-        ("items", [0.5], "do not fit"),
-        ("columns", 2**40, "too large"),
-        ("ids", 4, "sound"),
-        ("ids", -1, "list of ids"),
-        ("rule", "magic", "does not know"),
-        ("name", "mean", "occurs twice"),
-        ("name", None, "not a string"),
+        ("scores", "value", 0.9, "does not follow"),
+        ("scores", "items", [0.5], "do not fit"),
+        ("scores", "ids", 4, "sound"),
+        ("scores", "ids", -1, "no ids"),
+        ("scores", "table", -1, "no table"),
+        ("scores", "table", 1, "does not follow"),
+        ("scores", "rule", "magic", "does not know"),
+        ("scores", "name", "mean", "occurs twice"),
+        ("scores", "name", None, "not a string"),
+        ("tables", "places", [0, 1, 0, 2], "add up"),
+        ("tables", "places", [-1, 1, 0, 1], "add up"),
+        ("tables", "starts", [0, 3, 2, 4], "add up"),
+        ("tables", "starts", [], "sound"),
+        ("tables", "starts", [0, 2, 4], "do not fit"),
+        ("tables", "values", [1, 2, 1], "add up"),
+        ("tables", "values", ["x", 2, 1, 1], "sound"),
+        ("tables", "columns", 2**40, "too large"),
     ],
 )
-def test_a_tampered_file_is_refused_and_named(tmp_path: Path, field: str, value: object, reason: str) -> None:
+def test_a_tampered_file_is_refused_and_named(
+    tmp_path: Path, part: str, field: str, value: object, reason: str
+) -> None:
     path = tmp_path / "a.json"
     save_scores(path, two_scores(), {})
     document = json.loads(path.read_text())
-    document["scores"][0][field] = value
+    document[part][0][field] = value
     path.write_text(json.dumps(document))
     with pytest.raises(DeixisError, match=reason) as caught:
         load_scores(path)
     assert "a.json" in str(caught.value)
+
+
+def test_scores_of_one_table_share_it_in_the_file(tmp_path: Path) -> None:
+    references = {"1": [["a", "dog", "runs", "here"]], "2": [["a", "cat"]]}
+    scores = bleu({"1": ["a", "dog"], "2": ["cat"]}, references)
+    save_scores(tmp_path / "a.json", scores, {})
+    assert len(json.loads((tmp_path / "a.json").read_text())["tables"]) == 1
+    back = load_scores(tmp_path / "a.json")[0]
+    assert {name: score.value for name, score in back.items()} == {score.name: score.value for score in scores}
+    assert len({id(score.stats) for score in back.values()}) == 1
+
+
+def test_every_rule_is_known_to_the_reader_of_score_files() -> None:
+    for module in pkgutil.iter_modules(metrics.__path__):
+        importlib.import_module(f"deixis.metrics.{module.name}")
+    homes = {getattr(rule, "func", rule).__module__ for rule in RULES.values()}
+    assert homes == {"deixis.metrics.score", *(f"deixis.metrics.{module}" for module in MODULES_WITH_RULES)}
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "{", '{"format": "deixis-scores-1"}', ""])

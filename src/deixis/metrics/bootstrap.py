@@ -54,16 +54,20 @@ def paired_bootstrap(
     items (:func:`groups`).
     """
     common = groups(a, b)
-    stats = {name: (a[name].stats, b[name].stats[_matched(a[name], b[name])]) for names in common for name in names}
+    rows = {name: _matched(a[name], b[name]) for names in common for name in names}
     comparisons: dict[str, Comparison] = {}
     tail = 100 * (1 - confidence) / 2
     for names in common:
         items = len(a[names[0]].ids)
+        # Precision, recall and F1 are rules of one table, which is summed once.
+        tables = {id(a[name].stats): a[name].stats for name in names}
+        tables |= {id(b[name].stats): b[name].stats[rows[name]] for name in names}
         values: dict[str, list[Values]] = {name: [] for name in names}  # [2, block] each
         for weights in _resamples(items, n, seed):
+            sums = {key: _weighted_sums(weights, stats) for key, stats in tables.items()}
             for name in names:
                 rule = RULES[a[name].rule]
-                values[name].append(np.stack([rule(_weighted_sums(weights, system)) for system in stats[name]]))
+                values[name].append(np.stack([rule(sums[id(score.stats)]) for score in (a[name], b[name])]))
             done(weights.shape[1])
         for name in names:
             of_a, of_b = np.concatenate(values[name], axis=1)  # [n] each

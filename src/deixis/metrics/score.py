@@ -82,16 +82,28 @@ def mean_score(name: str, ids: Sequence[str], items: npt.ArrayLike, signature: s
 def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) -> None:
     """Write scores with their per-item statistics, for ``deixis compare``.
 
-    The file is JSON: ``{"format", "meta", "ids": [[...], ...], "scores": [...]}``. Scores over the same items share
-    one list of ids. Statistics are sparse rows, as a class-averaged metric has hundreds of columns and a few
-    numbers in each row: row ``i`` holds ``values[starts[i]:starts[i+1]]`` in the columns ``places[...]``.
-    ``meta`` is what the writer wants to remember (files, options); it must be JSON.
+    The file is JSON: ``{"format", "meta", "ids": [[...], ...], "tables": [...], "scores": [...]}``. Scores over the
+    same items share one list of ids, and scores made of the same statistics one table. A table has sparse rows, as a
+    class-averaged metric has hundreds of columns and a few numbers in each row: row ``i`` holds
+    ``values[starts[i]:starts[i+1]]`` in the columns ``places[...]``. ``meta`` is what the writer wants to remember
+    (files, options); it must be JSON.
     """
     id_lists: dict[tuple[str, ...], int] = {}
+    numbers: dict[int, int] = {}
+    tables: list[dict[str, Any]] = []
     records = []
     for score in scores:
-        rows, places = np.nonzero(score.stats)
-        starts = np.searchsorted(rows, np.arange(len(score.ids) + 1))
+        if id(score.stats) not in numbers:
+            numbers[id(score.stats)] = len(tables)
+            rows, places = np.nonzero(score.stats)
+            tables.append(
+                {
+                    "columns": score.stats.shape[1],
+                    "starts": np.searchsorted(rows, np.arange(len(score.ids) + 1)).tolist(),
+                    "places": places.tolist(),
+                    "values": [_short(value) for value in score.stats[rows, places].tolist()],
+                }
+            )
         records.append(
             {
                 "name": score.name,
@@ -99,14 +111,12 @@ def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) ->
                 "signature": score.signature,
                 "rule": score.rule,
                 "ids": id_lists.setdefault(score.ids, len(id_lists)),
+                "table": numbers[id(score.stats)],
                 "items": [None if np.isnan(item) else _short(item) for item in score.items.tolist()],
-                "columns": score.stats.shape[1],
-                "starts": starts.tolist(),
-                "places": places.tolist(),
-                "values": [_short(value) for value in score.stats[rows, places].tolist()],
             }
         )
-    document = {"format": FORMAT, "meta": dict(meta), "ids": [list(ids) for ids in id_lists], "scores": records}
+    lists = [list(ids) for ids in id_lists]
+    document = {"format": FORMAT, "meta": dict(meta), "ids": lists, "tables": tables, "scores": records}
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
@@ -131,8 +141,9 @@ def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         for ids in id_lists:
             _require(all(isinstance(item, str) for item in ids), "an id is not a string")
             _require(len(set(ids)) == len(ids), "an id occurs twice")
+        tables = [_read_table(record) for record in document["tables"]]
         for record in document["scores"]:
-            score = _read_score(record, id_lists)
+            score = _read_score(record, id_lists, tables)
             _require(score.name not in scores, f"{score.name} occurs twice")
             scores[score.name] = score
         meta = dict(document["meta"])
@@ -142,31 +153,33 @@ def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
     return scores, meta
 
 
-def _read_score(record: Mapping[str, Any], id_lists: Sequence[tuple[str, ...]]) -> Score:
-    name, rule, text = record["name"], record["rule"], record["signature"]
-    _require(all(isinstance(field, str) for field in (name, rule, text)), "a name, rule or signature is not a string")
-    _require(rule in RULES, f"{name} follows the rule {rule!r}, which this version does not know")
-    _require(isinstance(record["ids"], int) and record["ids"] >= 0, f"{name} names no list of ids")
-    ids = id_lists[record["ids"]]
-    columns = record["columns"]
-    _require(isinstance(columns, int) and columns > 0 and columns * len(ids) <= MAX_CELLS, f"{name} is too large")
-
+def _read_table(record: Mapping[str, Any]) -> Values:
     starts = np.asarray(record["starts"], dtype=np.int64)
     places = np.asarray(record["places"], dtype=np.int64)
     values = np.asarray(record["values"], dtype=np.float64)
-    items = np.asarray([np.nan if item is None else item for item in record["items"]], dtype=np.float64)
-    lengths = np.diff(starts)
+    columns, rows, lengths = record["columns"], len(starts) - 1, np.diff(starts)
+    _require(isinstance(columns, int) and columns > 0 and columns * rows <= MAX_CELLS, "a table is too large")
     sound = (
-        items.shape == (len(ids),)
-        and starts.shape == (len(ids) + 1,)
+        starts.ndim == 1
         and values.shape == places.shape == (starts[-1],)
         and starts[0] == 0
         and bool((lengths >= 0).all() and (places >= 0).all() and (places < columns).all())
         and bool(np.isfinite(values).all())
     )
-    _require(sound, f"the statistics of {name} do not fit its items")
-    stats = np.zeros((len(ids), columns))
-    stats[np.repeat(np.arange(len(ids)), lengths), places] = values
+    _require(sound, "a table does not add up")
+    stats = np.zeros((rows, columns))
+    stats[np.repeat(np.arange(rows), lengths), places] = values
+    return stats
+
+
+def _read_score(record: Mapping[str, Any], id_lists: Sequence[tuple[str, ...]], tables: Sequence[Values]) -> Score:
+    name, rule, text = record["name"], record["rule"], record["signature"]
+    _require(all(isinstance(field, str) for field in (name, rule, text)), "a name, rule or signature is not a string")
+    _require(rule in RULES, f"{name} follows the rule {rule!r}, which this version does not know")
+    _require(record["ids"] >= 0 and record["table"] >= 0, f"{name} names no ids or no table")
+    ids, stats = id_lists[record["ids"]], tables[record["table"]]
+    items = np.asarray([np.nan if item is None else item for item in record["items"]], dtype=np.float64)
+    _require(items.shape == (len(ids),) == (len(stats),), f"the statistics of {name} do not fit its items")
     score = make_score(name, ids, items, stats, rule, text)
     _require(abs(score.value - float(record["value"])) <= 1e-9, f"the value of {name} does not follow from its items")
     return score
