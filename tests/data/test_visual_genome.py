@@ -300,6 +300,20 @@ def test_text_that_is_not_utf8_is_named(tmp_path):
         vg.load(root)
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
+    root = build(tmp_path)
+    usual = Path.open
+
+    def refuse(path, *args, **kwargs):
+        if path.name == "objects.json":
+            raise PermissionError(13, "Permission denied")
+        return usual(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(BadFile, match=r"objects\.json: cannot be read \(Permission denied\)"):
+        vg.load(root)
+
+
 def test_records_longer_than_what_is_read_at_once(tmp_path, monkeypatch):
     whole = vg.load(build(tmp_path))
     monkeypatch.setattr(vg, "_CHUNK", 7)

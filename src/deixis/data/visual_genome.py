@@ -391,7 +391,11 @@ _SPACE = re.compile(r"\s*")
 def _elements(path: Path) -> Iterator[Any]:
     """The elements of a JSON list, decoded one at a time."""
     decode = json.JSONDecoder().raw_decode
-    with path.open(encoding="utf-8-sig") as file:
+    try:
+        file = path.open(encoding="utf-8-sig")
+    except OSError as error:
+        raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
+    with file:
         buffer, at, line = "", 0, 1
 
         def more(size: int) -> bool:
@@ -401,6 +405,8 @@ def _elements(path: Path) -> Iterator[Any]:
                 piece = file.read(size)
             except UnicodeDecodeError:
                 raise bad("not UTF-8 text", at) from None
+            except OSError as error:
+                raise bad(f"cannot be read ({error.strerror or error})", at) from None
             buffer, at = buffer[at:] + piece, 0
             return bool(piece)
 
