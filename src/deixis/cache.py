@@ -1,0 +1,95 @@
+"""What this machine keeps because it can be made again: where it lies, and a table of texts on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_LOOKUP = 500  # keys in one query; SQLite takes no more than 999 everywhere
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def cache_folder() -> Path:
+    """The folder for caches: ``DEIXIS_CACHE`` where it is set, else the user's cache folder of the platform.
+
+    It may not exist yet. Whatever lies in it can be deleted at any time.
+    """
+    chosen = os.environ.get("DEIXIS_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "deixis" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "deixis"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deixis"
+
+
+class TextCache:
+    """A table from names to texts in one SQLite file, which several processes may read and write at once.
+
+    A damaged entry counts as absent, a damaged file is begun anew. A file that cannot be used (a full disk, a folder
+    without permission) is reported once on stderr; the cache is then empty and keeps nothing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._usable = True
+
+    def read(self, names: Iterable[str]) -> dict[str, str]:
+        """The texts of those names that are there."""
+        keys = {_key(name): name for name in names}
+        return self._use(lambda table: _lookup(table, keys), {})
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        """Keep the texts, all of them or none."""
+        rows = [(_key(name), zlib.crc32(data := text.encode()), data) for name, text in texts.items()]
+        self._use(lambda table: table.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?)", rows), None)
+
+    def _use(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        if not self._usable:
+            return otherwise
+        try:
+            try:
+                return self._act(action)
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode not in _DAMAGED:
+                    raise
+                self.path.unlink()
+                return self._act(action)
+        except (sqlite3.Error, OSError) as error:
+            self._usable = False
+            print(f"{self.path} cannot be used ({error}): nothing is kept for the next time.", file=sys.stderr)
+            return otherwise
+
+    def _act(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.path, timeout=60)) as table, table:
+            table.execute(
+                "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, crc INTEGER, text BLOB) WITHOUT ROWID"
+            )
+            return action(table)
+
+
+def _key(name: str) -> bytes:
+    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _lookup(table: sqlite3.Connection, keys: Mapping[bytes, str]) -> dict[str, str]:
+    found = {}
+    wanted = list(keys)
+    for start in range(0, len(wanted), _LOOKUP):
+        some = wanted[start : start + _LOOKUP]
+        query = f"SELECT key, crc, text FROM texts WHERE key IN ({','.join('?' * len(some))})"
+        for key, crc, text in table.execute(query, some):
+            if isinstance(text, bytes) and zlib.crc32(text) == crc:
+                found[keys[key]] = text.decode()
+    return found

