@@ -14,6 +14,7 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -51,20 +52,11 @@ class BadRecord(ValueError):
 def read_text(path: Path, limit: int = MAX_TEXT) -> str:
     """The text of a UTF-8 file, its byte order mark dropped and its line ends made ``\\n``."""
     try:
-        size = path.stat().st_size
-        if size > limit:
-            raise BadFile(path, f"{size:,} bytes, over the limit of {limit:,} for this kind of file")
-        with path.open(encoding="utf-8-sig") as file:
+        with _bounded(path, limit), path.open(encoding="utf-8-sig") as file:
             return file.read()
-    except FileNotFoundError:
-        raise DeixisError(
-            f"{path} does not exist; 'deixis data check' on its folder says where it comes from."
-        ) from None
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise BadFile(path, "not UTF-8 text", line) from None
-    except OSError as error:
-        raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
 
 
 def read_lines(path: Path, limit: int = MAX_TEXT) -> list[tuple[int, str]]:
@@ -198,11 +190,18 @@ def read_xml(path: Path) -> Node:
 
 def read_bytes(path: Path, limit: int) -> bytes:
     """The bytes of a file that has no more than ``limit`` of them."""
+    with _bounded(path, limit):
+        return path.read_bytes()
+
+
+@contextmanager
+def _bounded(path: Path, limit: int) -> Iterator[None]:
+    """Read the file inside this: too large, absent or unreadable, it is named in the error."""
     try:
         size = path.stat().st_size
         if size > limit:
             raise BadFile(path, f"{size:,} bytes, over the limit of {limit:,} for this kind of file")
-        return path.read_bytes()
+        yield
     except FileNotFoundError:
         raise DeixisError(
             f"{path} does not exist; 'deixis data check' on its folder says where it comes from."
