@@ -1,0 +1,93 @@
+"""``deixis regions``: the JSON, the picture, and which regions are worth showing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from deixis import cli
+from deixis.commands.regions import clearest
+from deixis.types import Labels, Regions
+
+TINY = ["--backbone", "tiny", "--boxes", "20"]
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    blocks = np.random.default_rng(0).integers(0, 256, (3, 4, 3), dtype=np.uint8)
+    Image.fromarray(blocks).resize((160, 120), Image.Resampling.NEAREST).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+def make_regions(rows: list[tuple[list[float], int, float]], size: tuple[int, int] = (100, 100)) -> Regions:
+    """Regions of (box, class, probability)."""
+    return Regions(
+        boxes=np.array([box for box, _, _ in rows], dtype=np.float32),
+        features=np.zeros((len(rows), 2), dtype=np.float32),
+        size=size,
+        labels=Labels(
+            np.array([[label] for _, label, _ in rows]), np.array([[p] for _, _, p in rows]), ("cat", "dog", "hat")
+        ),
+    )
+
+
+def test_json_has_every_region(photo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["regions", str(photo), "--json", *TINY]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert (found["image"], found["width"], found["height"]) == (str(photo), 160, 120)
+    assert found["extractor"].startswith("tiny+selective-search-")
+    assert 1 < len(found["regions"]) <= 20
+    assert found["regions"][0]["box"] == [0, 0, 160, 120]
+    for region in found["regions"]:
+        assert set(region) == {"box", "score", "label", "prob", "labels"}
+        assert len(region["labels"]) == 5
+        assert {"label": region["label"], "prob": region["prob"]} == region["labels"][0]
+
+
+def test_the_picture_is_drawn_and_the_table_is_talk(photo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = photo.with_name("out.png")
+    assert cli.run(["regions", str(photo), "--draw", str(drawn), "--top", "3", *TINY]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "prob" in said.err
+    with Image.open(drawn) as picture, Image.open(photo) as original:
+        plain = np.asarray(original.convert("RGB").resize(picture.size, Image.Resampling.LANCZOS)).astype(int)
+        changed = np.abs(np.asarray(picture).astype(int) - plain).max(2) > 40
+    assert 0.01 < changed.mean() < 0.6
+
+
+def test_wrong_use_is_answered_in_sentences(photo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, sentence in (
+        ([str(photo.with_name("absent.jpg"))], "absent.jpg does not exist"),
+        ([str(photo), "--draw", str(photo.with_name("out.docx")), *TINY], "out.docx cannot be written"),
+        ([str(photo), "--backbone", "resnet"], "there is no backbone called 'resnet'"),
+        ([str(photo), "--top", "0"], "--top must be at least 1"),
+    ):
+        assert cli.run(["regions", *options]) == 1
+        assert sentence in capsys.readouterr().err
+
+
+def test_the_clearest_regions_do_not_repeat_themselves() -> None:
+    found = make_regions(
+        [
+            ([0, 0, 100, 100], 0, 0.99),  # the image itself
+            ([10, 10, 60, 60], 0, 0.90),  # a cat
+            ([12, 12, 30, 30], 0, 0.95),  # its eye says the same, and is smaller
+            ([11, 11, 61, 61], 1, 0.50),  # nearly the same box
+            ([20, 20, 30, 30], 2, 0.40),  # its hat is something else
+            ([70, 70, 95, 95], 0, 0.60),  # another cat
+            ([0, 80, 20, 99], 1, 0.01),  # who knows
+        ]
+    )
+    assert clearest(found, 12) == [1, 5, 4]
+    assert clearest(found, 2) == [1, 5]
+
+
+def test_the_whole_image_is_shown_where_there_is_nothing_else() -> None:
+    assert clearest(make_regions([([0, 0, 100, 100], 0, 0.99)]), 12) == [0]
+    assert clearest(make_regions([([0, 0, 100, 100], 0, 0.03), ([1, 1, 50, 50], 0, 0.02)]), 12) == [0]
