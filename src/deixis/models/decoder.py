@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.models.padding import PaddedRegions
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -142,6 +144,11 @@ class Decoder(nn.Module):
             cells = self.drop(F.relu(self.embed_grid(grid)))
             encoded = replace(encoded, grid=cells, grid_keys=self.grid_key(cells))
         return encoded
+
+    def encode_regions(self, regions: PaddedRegions) -> Encoded:
+        """:meth:`encode` with what this decoder wants of the regions."""
+        grid = regions.grid if self.config.grid else None
+        return self.encode(regions.features, regions.mask, boxes=regions.boxes, grid=grid)
 
     def forward(
         self, encoded: Encoded, words: Tensor, branches: int | None = None, seen: Tensor | None = None

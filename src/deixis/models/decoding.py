@@ -61,9 +61,9 @@ def voters(logprobs: Tensor, words: Tensor) -> Tensor:
     return torch.where(predicted.any(-1, keepdim=True), predicted, fallback)
 
 
-def greedy(decoder: Decoder, encoded: Encoded, rules: Rules) -> Sentences:
-    """The word most wanted at each step; one sentence for each image."""
-    return _roll(decoder, encoded, rules, 1, lambda logprobs: rank(logprobs).argmax(-1))
+def greedy(decoder: Decoder, encoded: Encoded, rules: Rules, branches: int | None = None) -> Sentences:
+    """The word most wanted at each step; one sentence for each image, by the first ``branches`` branches (or all)."""
+    return _roll(decoder, encoded, rules, 1, lambda logprobs: rank(logprobs).argmax(-1), branches)
 
 
 def sample(
@@ -98,12 +98,17 @@ def mean_logprobs(logprobs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _roll(
-    decoder: Decoder, encoded: Encoded, rules: Rules, samples: int, pick: Callable[[Tensor], Tensor]
+    decoder: Decoder,
+    encoded: Encoded,
+    rules: Rules,
+    samples: int,
+    pick: Callable[[Tensor], Tensor],
+    branches: int | None = None,
 ) -> Sentences:
     """Word after word for ``samples`` sentences an image, until all have ended; finished images drop out."""
     images, device = len(encoded.image), encoded.image.device
-    book = _Book(images, samples, rules, decoder.config.branches, encoded.mask.shape[1], device)
-    state = decoder.start(encoded, samples)
+    state = decoder.start(encoded, samples, branches)
+    book = _Book(images, samples, rules, state.h2.shape[2], encoded.mask.shape[1], device)
     word = torch.full((images, samples), rules.bos, device=device)
     open_ = torch.ones(images, samples, dtype=torch.bool, device=device)
     alive = torch.arange(images, device=device)  # the images still running
@@ -130,8 +135,8 @@ def beam(decoder: Decoder, encoded: Encoded, rules: Rules, width: int = 5, lengt
     summed log-probability, divided by length ** ``length_power``, live on. Attention and votes follow their sentence.
     """
     images, device = len(encoded.image), encoded.image.device
-    book = _Book(images, width, rules, decoder.config.branches, encoded.mask.shape[1], device)
     state = decoder.start(encoded, width)
+    book = _Book(images, width, rules, state.h2.shape[2], encoded.mask.shape[1], device)
     word = torch.full((images, width), rules.bos, device=device)
     open_ = torch.ones(images, width, dtype=torch.bool, device=device)
     total = torch.full((images, width), -torch.inf, device=device)

@@ -1,0 +1,183 @@
+"""The captioner: regions in, a sentence out in which every noun has its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from deixis import boxes as geometry
+from deixis.errors import DeixisError
+from deixis.images import load_image
+from deixis.language.parse import parse_words
+from deixis.language.vocabulary import Vocabulary
+from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.models.decoding import Rules, Sentences, beam, greedy
+from deixis.models.padding import pad_regions
+from deixis.types import Box, GroundedCaption, Grounding, Json, Regions
+from deixis.vision.extractor import Extractor, extractor_from
+from deixis.vision.store import require_extractor
+
+FORMAT = 1
+Photo = str | Path | Image.Image | Regions
+
+
+@dataclass(frozen=True)
+class Style:
+    """How sentences are made."""
+
+    beam: int = 1
+    max_words: int = 20
+    min_words: int = 0
+    repeats: bool = False  # whether a word may follow itself at once
+    branches: int | None = None  # how many of the decoder's branches speak; None: all
+
+    def rules(self) -> Rules:
+        """The same as the decoder's rules; the unknown word is never said."""
+        v = Vocabulary
+        return Rules(v.bos, v.eos, v.pad, (v.pad, v.bos, v.unk), self.max_words, self.min_words, self.repeats)
+
+
+class Captioner:
+    """A decoder with its vocabulary, and the extractor whose regions it understands."""
+
+    def __init__(
+        self, decoder: Decoder, vocabulary: Vocabulary, extractor: Json, name: str, style: Style | None = None
+    ) -> None:
+        self.decoder, self.vocabulary = decoder.eval(), vocabulary
+        self.extractor_description, self.name, self.style = extractor, name, style or Style()
+        self._extractor: Extractor | None = None
+
+    @property
+    def extractor(self) -> Extractor:
+        """The extractor that makes regions as in training; it is built when first needed."""
+        if self._extractor is None:
+            self._extractor = extractor_from(self.extractor_description["description"])
+        return self._extractor
+
+    @overload
+    def caption(self, photo: Photo) -> GroundedCaption: ...
+
+    @overload
+    def caption(self, photo: list[Photo]) -> list[GroundedCaption]: ...
+
+    def caption(self, photo: Photo | list[Photo]) -> GroundedCaption | list[GroundedCaption]:
+        """The grounded caption of a photograph (path or image) or of its regions; a list of them for a list."""
+        if not isinstance(photo, list):
+            return self.caption([photo])[0]
+        regions = [one if isinstance(one, Regions) else self._look(one) for one in photo]
+        names = [str(one) if isinstance(one, str | Path) else "" for one in photo]
+        return list(self.captions(regions, names))
+
+    def _look(self, photo: str | Path | Image.Image) -> Regions:
+        return self.extractor.extract(photo if isinstance(photo, Image.Image) else load_image(photo))
+
+    def captions(
+        self, regions: Sequence[Regions], images: Sequence[str] | None = None, batch: int = 64
+    ) -> Iterator[GroundedCaption]:
+        """Captions of many images, in their order, ``batch`` at a time; ``images`` are their names."""
+        images = images or [""] * len(regions)
+        for start in range(0, len(regions), batch):
+            some = regions[start : start + batch]
+            for one in some:
+                require_extractor(one.extractor, self.extractor_description["name"])
+            sentences = self._sentences(some)
+            words = [self.vocabulary.decode(row.tolist()) for row in sentences.words[:, 0]]
+            nouns = [parse.nouns for parse in parse_words(words, quiet=True)]
+            for i, one in enumerate(some):
+                yield GroundedCaption(
+                    words=words[i],
+                    groundings=tuple(
+                        ground_word(sentences, i, t, word, one)
+                        for t, (word, noun) in enumerate(zip(words[i], nouns[i], strict=True))
+                        if noun
+                    ),
+                    logprob=float(sentences.scores[i, 0]),
+                    image=images[start + i],
+                    width=one.size[0],
+                    height=one.size[1],
+                    model=self.name,
+                )
+
+    @torch.no_grad()
+    def _sentences(self, regions: Sequence[Regions]) -> Sentences:
+        encoded = self.decoder.encode_regions(pad_regions(regions))
+        if self.style.beam == 1:
+            return greedy(self.decoder, encoded, self.style.rules(), self.style.branches)
+        return beam(self.decoder, encoded, self.style.rules(), self.style.beam)
+
+    def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
+        """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        for name, text in (extras or {}).items():
+            (path / name).write_text(text, encoding="utf-8")
+        self.vocabulary.save(path / "vocabulary.json")
+        config = {
+            "format": FORMAT,
+            "kind": "captioner",
+            "name": self.name,
+            "decoder": asdict(self.decoder.config),
+            "style": asdict(self.style),
+            "extractor": self.extractor_description,
+        }
+        (path / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        weights = {name: value.contiguous() for name, value in self.decoder.state_dict().items()}
+        draft = path / "weights.partial"
+        save_file(weights, draft)
+        draft.rename(path / "weights.safetensors")  # last: a folder with weights is whole
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Captioner:
+        """Read what :meth:`save_pretrained` wrote."""
+        path = Path(folder)
+        config = _read_config(path)
+        vocabulary = Vocabulary.load(path / "vocabulary.json")
+        try:
+            decoder = Decoder(DecoderConfig(**config["decoder"]))
+            decoder.load_state_dict(load_file(path / "weights.safetensors"))
+            style = Style(**{field.name: config["style"][field.name] for field in fields(Style)})
+            return cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
+        except FileNotFoundError:
+            raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
+        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+            reason = str(error).splitlines()[0]
+            raise DeixisError(f"{path} is not a captioner that this version can read ({reason}).") from None
+
+
+def ground_word(sentences: Sentences, image: int, step: int, word: str, regions: Regions) -> Grounding:
+    """The place of the word that was said at a step: the boxes of the branches that voted for it, merged into one.
+
+    The score is the mean attention that those branches gave to their boxes.
+    """
+    voted = sentences.voted[image, 0, step]  # [K]
+    attention = sentences.attention[image, 0, step][voted]  # [voters, N]
+    weight, region = attention.max(-1)
+    boxes = regions.boxes[np.unique(region.numpy())]
+    parts = tuple(_box(box) for box in boxes) if len(boxes) > 1 else ()
+    return Grounding(word, _box(geometry.union(boxes)), float(weight.mean()), step, step + 1, parts)
+
+
+def _box(values: geometry.Array) -> Box:
+    x1, y1, x2, y2 = (float(v) for v in values)
+    return x1, y1, x2, y2
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DeixisError(f"{path} is not the folder of a model: config.json is not there.") from None
+    except (OSError, ValueError) as error:
+        raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
+    if not isinstance(config, dict) or config.get("kind") != "captioner" or config.get("format") != FORMAT:
+        raise DeixisError(f"{path} does not hold a captioner of format {FORMAT}; is it another kind of model?")
+    return config

@@ -1,0 +1,45 @@
+"""Regions of several images as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deixis import boxes as geometry
+from deixis.types import Regions
+
+
+@dataclass(frozen=True)
+class PaddedRegions:
+    """The regions of I images, padded to the most that one of them has."""
+
+    features: Tensor  # [I, N, D] float32
+    mask: Tensor  # [I, N] True where there is a region
+    boxes: Tensor  # [I, N, 4] fractions of the image
+    grid: Tensor | None  # [I, M, G] cells of the feature grids, where all images have one of the same size
+
+
+def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
+    """Stack the regions of several images."""
+    most = max(len(r) for r in regions)
+    features = np.zeros((len(regions), most, regions[0].features.shape[1]), dtype=np.float32)
+    boxes = np.zeros((len(regions), most, 4), dtype=np.float32)
+    mask = np.zeros((len(regions), most), dtype=bool)
+    for row, r in enumerate(regions):
+        features[row, : len(r)], mask[row, : len(r)] = r.features, True
+        boxes[row, : len(r)] = geometry.to_normalised(r.boxes, *r.size)
+    return PaddedRegions(
+        torch.from_numpy(features), torch.from_numpy(mask), torch.from_numpy(boxes), _stack_grids(regions)
+    )
+
+
+def _stack_grids(regions: Sequence[Regions]) -> Tensor | None:
+    grids = [r.grid for r in regions if r.grid is not None]
+    if len(grids) < len(regions) or len({grid.shape for grid in grids}) > 1:
+        return None
+    cells = np.stack([np.asarray(grid, dtype=np.float32) for grid in grids])
+    return torch.from_numpy(cells.reshape(len(grids), -1, cells.shape[-1]))

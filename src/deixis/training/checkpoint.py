@@ -1,0 +1,94 @@
+"""Saving a run so that nothing is lost: what is needed to go on, whole or not at all.
+
+A checkpoint is a folder ``resume-<step>`` in the run's folder. It is written under another name, flushed and renamed,
+and the one before it goes only then. No pickle: tensors are safetensors, the rest is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from deixis.errors import DeixisError
+
+_NAME = re.compile(r"resume-(\d+)")
+
+
+@dataclass
+class Progress:
+    """Where a run stands. Random numbers come from the seed and the step, so that no generator has to be saved."""
+
+    step: int = 0  # batches done, over all epochs
+    epoch: int = 0  # epochs done
+    batch: int = 0  # batches done in the epoch under way
+    rate: float = 0.0
+    best: float = -1.0  # the best validation score so far
+    best_epoch: int = -1
+    waited: int = 0  # validations since the score rose
+    stopped_phase: int = -1  # the epoch with which the phase that was stopped early would have ended
+    losses: dict[str, float] = field(default_factory=dict)  # sums over the epoch under way
+
+
+def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim.Adam) -> None:
+    """Write a checkpoint and drop the ones before it."""
+    place = run / f"resume-{progress.step}"
+    draft = run / "resume.partial"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, draft / "weights.safetensors")
+    save_file(_optimiser_state(model, optimiser), draft / "optimiser.safetensors")
+    (draft / "progress.json").write_text(json.dumps(asdict(progress), indent=1) + "\n", encoding="utf-8")
+    for file in draft.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+    shutil.rmtree(place, ignore_errors=True)
+    draft.rename(place)
+    for other in _checkpoints(run):
+        if other != place:
+            shutil.rmtree(other)
+
+
+def load(run: Path, model: nn.Module, optimiser: torch.optim.Adam) -> Progress | None:
+    """Take up the newest checkpoint of a run, in place; None where there is none."""
+    found = _checkpoints(run)
+    if not found:
+        return None
+    try:
+        progress = Progress(**json.loads((found[-1] / "progress.json").read_text(encoding="utf-8")))
+        model.load_state_dict(load_file(found[-1] / "weights.safetensors"))
+        _restore_optimiser(model, optimiser, load_file(found[-1] / "optimiser.safetensors"))
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise DeixisError(
+            f"{found[-1]} does not fit this recipe ({str(error).splitlines()[0]}); "
+            "continue with the recipe that began the run, or choose another --out."
+        ) from None
+    return progress
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """Whole checkpoints, oldest first."""
+    found = [(int(match[1]), path) for path in run.glob("resume-*") if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found)]
+
+
+def _optimiser_state(model: nn.Module, optimiser: torch.optim.Adam) -> dict[str, Tensor]:
+    return {
+        f"{key}/{name}": value.detach().clone().contiguous()
+        for name, parameter in model.named_parameters()
+        for key, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def _restore_optimiser(model: nn.Module, optimiser: torch.optim.Adam, saved: dict[str, Tensor]) -> None:
+    for name, parameter in model.named_parameters():
+        state = {key.split("/", 1)[0]: value for key, value in saved.items() if key.split("/", 1)[1] == name}
+        if state:
+            optimiser.state[parameter] = state

@@ -1,0 +1,223 @@
+"""The training loop: it learns, it can be killed at any step, and every recipe takes a step."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from deixis import DeixisError, Regions
+from deixis.language.vocabulary import Vocabulary
+from deixis.models.decoder import Decoder
+from deixis.recipes import CAPTIONERS, Phase, Recipe, Schedule, find
+from deixis.training import checkpoint
+from deixis.training.checkpoint import Progress
+from deixis.training.examples import Example, Target, collate
+from deixis.training.loop import Network, Step, Talk, fill, train
+
+WORDS = ("dog", "cat", "ball", "car")
+VOCABULARY = Vocabulary.build([["a", "and", *WORDS]], minimum=1)
+
+
+def world(n: int = 24, seed: int = 0) -> tuple[list[Example], dict[str, Regions]]:
+    """Images of two things in a row of regions; each caption names them in the order of the regions."""
+    random = np.random.default_rng(seed)
+    examples, regions = [], {}
+    for i in range(n):
+        things = random.choice(len(WORDS), 2, replace=False)
+        places = np.sort(random.choice(5, 2, replace=False))
+        features = random.normal(0, 0.05, (5, 6)).astype(np.float32)
+        features[places, things] += 1
+        features[:, 5] = np.arange(5) / 5
+        boxes = np.stack([[10 * k, 0, 10 * k + 10, 10] for k in range(5)]).astype(np.float32)
+        words = ["a", WORDS[things[0]], "and", "a", WORDS[things[1]]]
+        targets = tuple(
+            Target(0, word, tuple(boxes[place]), int(thing))
+            for word, place, thing in zip((1, 4), places, things, strict=True)
+        )
+        visual = ((False, True, False, False, True, False),)
+        examples.append(Example(f"{i}", (tuple(VOCABULARY.encode(words)),), visual, targets))
+        regions[f"{i}"] = Regions(boxes, features, (50, 10), grid=features.reshape(1, 5, 6))
+    return examples, regions
+
+
+def tiny(name: str = "updown-small", epochs: int = 3, **changes: object) -> Recipe:
+    recipe = find(name)
+    model = replace(recipe.model, words=12, hidden=24, attention=12, dropout=0.1)
+    phases = tuple(replace(phase, epochs=epochs) for phase in recipe.phases)
+    return replace(recipe, model=model, phases=phases, images=5, **changes)
+
+
+def run(recipe: Recipe, out: Path, talk: Talk | None = None, n: int = 24, **options: float) -> Decoder:
+    examples, regions = world(n)
+    config = fill(recipe, VOCABULARY, regions["0"])
+    return train(recipe, config, examples, regions, out, lambda decoder, branches: {"CIDEr": 0.0}, talk, **options)
+
+
+def weights(decoder: Decoder) -> dict[str, torch.Tensor]:
+    return decoder.state_dict()
+
+
+def same(a: Decoder, b: Decoder) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(weights(a).values(), weights(b).values(), strict=True))
+
+
+class Killed(Exception):
+    """Stands for whatever ends a process."""
+
+
+def dies_at(step: int) -> Talk:
+    def die(report: Step) -> None:
+        if report.step == step:
+            raise Killed
+
+    return Talk(step=die)
+
+
+@pytest.mark.parametrize("name", ["updown-small", "cyclical-small", "distributed-attention-small"])
+def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, name: str) -> None:
+    recipe = tiny(name, epochs=2)
+    whole = run(recipe, tmp_path / "whole", save_every=1e9)
+    for step in (3, 7, 8):  # in the middle of an epoch, again in the next, and at the very next step
+        with pytest.raises(Killed):
+            run(recipe, tmp_path / "killed", dies_at(step), save_every=0)
+    again = run(recipe, tmp_path / "killed", save_every=0)
+    assert same(whole, again)
+    logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "killed")]
+    assert logs[0] == logs[1]
+
+
+def test_what_was_not_saved_is_done_again(tmp_path: Path) -> None:
+    recipe = tiny(epochs=2)
+    whole = run(recipe, tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(recipe, tmp_path / "killed", dies_at(8), save_every=1e9)  # the last checkpoint is the end of epoch 0
+    assert same(whole, run(recipe, tmp_path / "killed"))
+
+
+def test_a_checkpoint_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tiny(epochs=2)
+    whole = run(recipe, tmp_path / "whole")
+    real: Callable[..., None] = checkpoint.save_file
+    calls = []
+
+    def torn(tensors: object, path: Path) -> None:
+        calls.append(path)
+        if len(calls) == 6:
+            Path(path).write_bytes(b"half")
+            raise Killed
+        real(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "save_file", torn)
+    with pytest.raises(Killed):
+        run(recipe, tmp_path / "killed", save_every=0)
+    monkeypatch.undo()
+    assert same(whole, run(recipe, tmp_path / "killed"))
+    assert [p.name for p in (tmp_path / "killed").glob("resume*")] == ["resume-10"]
+
+
+def test_another_recipe_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    run(tiny(epochs=1), tmp_path)
+    recipe = tiny(epochs=2)
+    with pytest.raises(DeixisError, match="another --out"):
+        run(replace(recipe, model=replace(recipe.model, hidden=32)), tmp_path)
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    first, again = run(tiny(epochs=1), tmp_path / "a"), run(tiny(epochs=1), tmp_path / "b")
+    other = run(tiny(epochs=1, seed=1), tmp_path / "c")
+    assert same(first, again)
+    assert not same(first, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "right_looks"),
+    [("updown-small", 0.6), ("distributed-attention-small", 0.6), ("cyclical-small", 0.6), ("supervised-small", 0.9)],
+)
+def test_it_learns_to_say_what_it_sees_and_to_look_at_it(tmp_path: Path, name: str, right_looks: float) -> None:
+    recipe = tiny(name, epochs=18, schedule=Schedule(rate=1e-2, decay=0.95, every=1, clip=1.0))
+    decoder = run(replace(recipe, images=16), tmp_path, n=128)
+    examples, regions = world(40, seed=1)
+    batch = collate(examples, regions, VOCABULARY.pad)
+    with torch.no_grad():
+        decoded = decoder(decoder.encode_regions(batch.regions), batch.words[..., :-1])
+        said = decoder.speak(decoded.states)[:, 0, :, 0].argmax(-1)
+    assert batch.positive is not None
+    nouns = batch.positive.any(-1)[:, 0]
+    # chance: one of four words, one of five regions
+    assert (said[nouns] == batch.words[:, 0, 1:][nouns]).float().mean() > 0.8
+    looked = decoded.attention[:, 0, :, 0].argmax(-1)[nouns]
+    assert batch.positive[:, 0][nouns].gather(-1, looked.unsqueeze(-1)).float().mean() > right_looks
+
+
+@pytest.mark.parametrize("name", CAPTIONERS)
+def test_every_recipe_takes_a_step(name: str) -> None:
+    recipe = find(name)
+    recipe = replace(recipe, model=replace(recipe.model, words=16, hidden=32, attention=16))  # the wiring, quickly
+    examples, regions = world(3)
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
+    batch = collate(examples, regions, VOCABULARY.pad)
+    for phase in recipe.phases:
+        terms = network(recipe, phase, batch, 0.5)
+        torch.stack(list(terms.values())).sum().backward()
+    moved = [parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in network.parameters()]
+    assert all(moved), [n for (n, _), m in zip(network.named_parameters(), moved, strict=True) if not m]
+
+
+def test_supervision_without_boxes_is_refused() -> None:
+    examples, regions = world(2)
+    recipe = tiny("supervised-small")
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
+    batch = collate([replace(example, targets=()) for example in examples], regions, VOCABULARY.pad)
+    with pytest.raises(DeixisError, match="boxes"):
+        network(recipe, recipe.phases[0], batch, 0.0)
+
+
+def test_the_rate_falls_as_the_schedule_says(tmp_path: Path) -> None:
+    rates: list[float] = []
+    talk = Talk(step=lambda step: rates.append(step.rate))
+    run(tiny(epochs=4, schedule=Schedule(rate=1.0, decay=0.5, every=2)), tmp_path / "steps", talk)
+    assert rates == [1.0] * 10 + [0.5] * 10
+    rates.clear()
+    waits = Schedule(rate=1.0, decay=0.1, every=0, patience=1)
+    run(tiny(epochs=3, schedule=waits), tmp_path / "waits", talk)  # the score never rises after the first epoch
+    assert rates == pytest.approx([1.0] * 10 + [0.1] * 5)
+
+
+def test_a_phase_stops_when_the_score_does_not_rise(tmp_path: Path) -> None:
+    run(tiny(epochs=9, schedule=Schedule(stop=2)), tmp_path)
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 3
+
+
+def test_the_best_checkpoint_belongs_to_the_last_phase(tmp_path: Path) -> None:
+    scores = iter([0.9, 0.5, 0.1, 0.3, 0.2])
+    kept: list[int] = []
+    recipe = replace(tiny("distributed-attention-small"), phases=(Phase(2, branches=1), Phase(3)))
+    examples, regions = world()
+    train(
+        recipe,
+        fill(recipe, VOCABULARY, regions["0"]),
+        examples,
+        regions,
+        tmp_path,
+        lambda decoder, branches: {"CIDEr": next(scores)},
+        Talk(save_best=lambda decoder, epoch, scores: kept.append(epoch)),
+    )
+    assert kept == [0, 2, 3]
+
+
+def test_the_log_has_a_line_an_epoch(tmp_path: Path) -> None:
+    run(tiny("cyclical-small", epochs=1), tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [0, 1]
+    assert set(lines[0]["losses"]) == {"words"}
+    assert set(lines[1]["losses"]) == {"decode", "reconstruct"}
+
+
+def test_progress_is_plain_json(tmp_path: Path) -> None:
+    run(tiny(epochs=1), tmp_path)
+    value = json.loads((tmp_path / "resume-5" / "progress.json").read_text())
+    assert Progress(**value).epoch == 1
