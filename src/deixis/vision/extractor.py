@@ -63,7 +63,7 @@ class Extractor:
         else:
             places = geometry.as_boxes(boxes).astype(np.float32)
         size = self.backbone.input_size(width, height)
-        maps = self.backbone.feature_map(torch.from_numpy(_resized(image, size))[None])
+        maps = self.backbone.feature_map(torch.from_numpy(resized(image, size))[None])
         scale = np.tile(np.divide(size, (width, height)), 2)
         cells = in_cells(geometry.clip(places, width, height) * scale, maps)
         features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)))
@@ -121,6 +121,22 @@ def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int =
     return Extractor(backbone_by_name(backbone), proposer_by_name(proposals, boxes), grid=grid)
 
 
+def extractor_from(description: Json, grid: int = 0) -> Extractor:
+    """The extractor that a description tells of, or a sentence why this installation cannot build it."""
+    wanted = extractor_name(description)
+    try:
+        proposals = description["proposals"]
+        built = named_extractor(description["backbone"]["name"], proposals["name"], proposals["limit"], grid)
+    except (KeyError, TypeError):
+        raise DeixisError(f"the extractor {wanted} is not one that this version knows how to build.") from None
+    if built.name != wanted:
+        raise DeixisError(
+            f"the model wants regions of the extractor {wanted}, and this installation makes {built.name}; "
+            "give it regions made in advance, or install the versions it was trained with."
+        )
+    return built
+
+
 def extractor_name(description: Json) -> str:
     """The short name of a description: ``efficientnet-lite2+selective-search-1a2b3c4d``."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
@@ -141,7 +157,7 @@ def in_cells(boxes: geometry.Array, maps: FeatureMap) -> geometry.Array:
     return (boxes - np.tile(maps.origin, 2)) / maps.stride + 0.5
 
 
-def _resized(image: Picture, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+def resized(image: Picture, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
     """The image at the size that the backbone wants, ``[height, width, 3]``."""
     picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
     # reducing_gap: a big photograph is first shrunk by whole numbers, which is many times faster and looks the same.
