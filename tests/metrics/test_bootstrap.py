@@ -84,7 +84,7 @@ def test_sparse_statistics_sum_like_dense_ones() -> None:
     dense = generator.normal(size=(40, 30))
     sparse = np.where(generator.random((40, 30)) < 0.05, dense, 0)
     for stats in (dense, sparse, np.zeros((40, 3))):
-        np.testing.assert_allclose(bootstrap._weighted_sums(weights, stats), weights.T @ stats, atol=1e-12)
+        np.testing.assert_allclose(bootstrap._summing(stats)(weights), weights.T @ stats, atol=1e-12)
 
 
 def test_items_are_matched_by_id_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

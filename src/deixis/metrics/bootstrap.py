@@ -10,8 +10,8 @@ import numpy as np
 from deixis.errors import DeixisError
 from deixis.metrics.score import RULES, Score, Values
 
-BLOCK_CELLS = 2**22
-"""Weights of one block of resamples: 32 MiB."""
+BLOCK_CELLS = 2**19
+"""Weights of one block of resamples: 4 MiB, for the cache."""
 
 Interval = tuple[float, float]
 
@@ -62,9 +62,10 @@ def paired_bootstrap(
         # Precision, recall and F1 are rules of one table, which is summed once.
         tables = {id(a[name].stats): a[name].stats for name in names}
         tables |= {id(b[name].stats): b[name].stats[rows[name]] for name in names}
+        summing = {key: _summing(stats) for key, stats in tables.items()}
         values: dict[str, list[Values]] = {name: [] for name in names}  # [2, block] each
         for weights in _resamples(items, n, seed):
-            sums = {key: _weighted_sums(weights, stats) for key, stats in tables.items()}
+            sums = {key: summed(weights) for key, summed in summing.items()}
             for name in names:
                 rule = RULES[a[name].rule]
                 values[name].append(np.stack([rule(sums[id(score.stats)]) for score in (a[name], b[name])]))
@@ -129,15 +130,20 @@ def _resamples(items: int, n: int, seed: int) -> Iterator[Values]:
         yield np.bincount(cell.ravel(), minlength=items * size).reshape(items, size).astype(np.float64)
 
 
-def _weighted_sums(weights: Values, stats: Values) -> Values:
-    """``weights.T @ stats``: sums ``[block, S]``.
+def _summing(stats: Values) -> Callable[[Values], Values]:
+    """``weights.T @ stats`` as a function of weights ``[n, block]``, which gives sums ``[block, S]``.
 
     Statistics by class are nearly all zeros, and a column then needs only the items in which it is not.
     """
     if np.count_nonzero(stats) > 0.1 * stats.size:
-        return weights.T @ stats
-    sums = np.zeros((weights.shape[1], stats.shape[1]))
-    for column in np.flatnonzero(stats.any(0)):
-        rows = np.flatnonzero(stats[:, column])
-        sums[:, column] = stats[rows, column] @ weights[rows]
-    return sums
+        return lambda weights: weights.T @ stats
+    rows_of = {int(column): np.flatnonzero(stats[:, column]) for column in np.flatnonzero(stats.any(0))}
+    parts = [(column, rows, stats[rows, column]) for column, rows in rows_of.items()]
+
+    def sparse(weights: Values) -> Values:
+        sums = np.zeros((stats.shape[1], weights.shape[1]))
+        for column, rows, values in parts:
+            sums[column] = values @ weights[rows]
+        return np.ascontiguousarray(sums.T)
+
+    return sparse
