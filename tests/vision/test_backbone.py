@@ -126,16 +126,28 @@ class ChannelsLast(Convolutional):
 
 
 class Tokens(Convolutional):
+    """A transformer: one class token, then the patches of an input of one size."""
+
+    num_prefix_tokens = 1
+    pretrained_cfg = {"fixed_input_size": True}  # noqa: RUF012
+
     def forward_features(self, x: Tensor) -> Tensor:
-        return self.body(x).flatten(2).transpose(1, 2)
+        assert x.shape[2:] == (96, 64)
+        patches = self.body(x).flatten(2).transpose(1, 2)
+        return torch.cat([torch.full_like(patches[:, :1], 1e9), patches], dim=1)
+
+
+class Pooled(Convolutional):
+    def forward_features(self, x: Tensor) -> Tensor:
+        return self.body(x).mean((2, 3))
 
 
 @pytest.fixture
 def fake_timm(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = {"convolutional": Convolutional, "channels-last": ChannelsLast, "tokens": Tokens}
+    models = {"convolutional": Convolutional, "channels-last": ChannelsLast, "tokens": Tokens, "pooled": Pooled}
     timm = ModuleType("timm")
     timm.create_model = lambda name, pretrained: models[name]()  # type: ignore[attr-defined]
-    config = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+    config = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 96, 64)}
     timm.data = SimpleNamespace(resolve_model_data_config=lambda model: config)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "timm", timm)
 
@@ -156,9 +168,21 @@ def test_a_timm_backbone_gives_a_map_and_classes() -> None:
 
 
 @pytest.mark.usefixtures("fake_timm")
-def test_a_timm_backbone_without_a_map_is_refused() -> None:
-    with pytest.raises(DeixisError, match="not a map; choose a backbone with a spatial output"):
-        Timm("tokens")
+def test_a_transformer_of_timm_gives_its_patches_as_a_map() -> None:
+    backbone = Timm("tokens")
+    assert backbone.input_size(640, 480) == (64, 96)
+    pixels = torch.randint(0, 256, (1, 96, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(backbone.feature_map(pixels).values, Timm("convolutional").feature_map(pixels).values)
+    assert backbone.classes == ()
+    assert backbone.classify(torch.zeros(3, 12)).shape == (3, 0)
+
+
+@pytest.mark.usefixtures("fake_timm")
+def test_what_timm_cannot_give_is_refused_in_a_sentence() -> None:
+    with pytest.raises(DeixisError, match=r"timm-pooled gives features of shape \[1, 12\], which is no map"):
+        Timm("pooled")
+    with pytest.raises(DeixisError, match="timm cannot make 'nonsense'"):
+        Timm("nonsense")
 
 
 def test_without_timm_a_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,11 @@ class Tiny:
 
 
 class Timm:
-    """Any backbone of the timm package that gives a feature map: ``Timm("resnet50.a1_in1k")``."""
+    """A backbone of the timm package: ``Timm("resnet50.a1_in1k")``, ``Timm("vit_small_patch14_dinov2.lvd142m")``.
+
+    Convolutional networks see the photograph in its own proportions. Those made for one input size (most
+    transformers) see it squeezed to that size, and have no classes: their heads do not read patches.
+    """
 
     def __init__(self, model: str, long_side: int = 320, pretrained: bool = True) -> None:
         try:
@@ -164,53 +168,71 @@ class Timm:
                 f"the backbone '{model}' needs the timm package ({error}); "
                 "install timm with a torchvision that fits your torch, or use the default backbone."
             ) from None
+        try:
+            self.network: Any = timm.create_model(model, pretrained=pretrained).eval()
+        except Exception as error:  # an unknown name, no connection, a broken download: each in its own class
+            raise DeixisError(f"timm cannot make '{model}' ({error}); check the name and the connection.") from None
         self.name = f"timm-{model}"
         self.long_side = long_side
-        self.network: Any = timm.create_model(model, pretrained=pretrained).eval()
         config = timm.data.resolve_model_data_config(self.network)
         self.mean = torch.tensor(config["mean"]).view(1, 3, 1, 1)
         self.std = torch.tensor(config["std"]).view(1, 3, 1, 1)
+        fixed = getattr(self.network, "pretrained_cfg", {}).get("fixed_input_size", False)
+        self.fixed_size: tuple[int, int] | None = (config["input_size"][2], config["input_size"][1]) if fixed else None
         self.channels_first = getattr(self.network, "output_fmt", "NCHW") == "NCHW"
         digest = hashlib.sha256()
         for key, value in self.network.state_dict().items():
             digest.update(key.encode() + value.contiguous().numpy().tobytes())
         self.weights_sha256 = digest.hexdigest()
-        probe = self.feature_map(torch.zeros(1, 64, 64, 3, dtype=torch.uint8))
-        self.dim = probe.values.shape[1]
-        count = self.classify(probe.values.mean((2, 3))).shape[1]
+        width, height = self.input_size(1, 1)
+        probe = self.feature_map(torch.zeros(1, height, width, 3, dtype=torch.uint8)).values
+        self.dim = probe.shape[1]
+        self.has_head = self.fixed_size is None and getattr(self.network, "num_classes", 0) > 0
+        count = self.classify(probe.mean((2, 3))).shape[1]
         self.classes = imagenet_classes() if count == 1000 else tuple(f"class {i}" for i in range(count))
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
-        """The long side becomes ``long_side``; the short side keeps the proportions."""
-        return _scaled(width, height, self.long_side, multiple=16)
+        """The long side becomes ``long_side`` and the short side keeps the proportions, unless the size is fixed."""
+        return self.fixed_size or _scaled(width, height, self.long_side, multiple=32)
 
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
         """What ``forward_features`` gives, as ``[B, D, h, w]``."""
         x = pixels.permute(0, 3, 1, 2).float().div_(255.0).sub_(self.mean).div_(self.std)
         values: Tensor = self.network.forward_features(x)
+        height, width = pixels.shape[1:3]
+        if values.ndim == 3:  # a transformer's tokens [B, prefix + h w, D]
+            patches = values[:, getattr(self.network, "num_prefix_tokens", 0) :]
+            rows = round(math.sqrt(patches.shape[1] * height / width))
+            if rows * (patches.shape[1] // rows) == patches.shape[1]:
+                values = patches.reshape(len(patches), rows, -1, patches.shape[2]).permute(0, 3, 1, 2)
+        elif not self.channels_first:
+            values = values.permute(0, 3, 1, 2)
         if values.ndim != 4:
             raise DeixisError(
-                f"{self.name} gives features of shape {list(values.shape)}, not a map; "
-                "choose a backbone with a spatial output (ResNet, ConvNeXt, EfficientNet, Swin, ...)."
+                f"{self.name} gives features of shape {list(values.shape)}, which is no map; choose another backbone."
             )
-        if not self.channels_first:
-            values = values.permute(0, 3, 1, 2)
-        # timm pads its convolutions evenly on both sides: cell 0 is centred on the middle of its own pixels.
-        stride = pixels.shape[1] / values.shape[2]
+        # Exact for patches. Padded convolutions with a stride look up to half a cell further left and up, each
+        # architecture in its own way; detectors take the middle of the cell for all of them, and so does this.
+        stride = height / values.shape[2]
         return FeatureMap(values, stride, (stride / 2, stride / 2))
 
     @torch.inference_mode()
     def classify(self, features: Tensor) -> Tensor:
         """Probabilities ``[N, C]`` from the model's own head."""
-        if getattr(self.network, "num_classes", 0) == 0:
+        if not self.has_head:
             return features.new_zeros(len(features), 0)
         cells = features[:, :, None, None] if self.channels_first else features[:, None, None, :]
         return self.network.forward_head(cells).softmax(1)
 
     def describe(self) -> Json:
         """Name, input size and the hash of the weights."""
-        return {"name": self.name, "long_side": self.long_side, "weights_sha256": self.weights_sha256}
+        return {
+            "name": self.name,
+            "input": list(self.fixed_size) if self.fixed_size else self.long_side,
+            "supervision": "see the model's own card",
+            "weights_sha256": self.weights_sha256,
+        }
 
 
 def by_name(name: str) -> Backbone:
