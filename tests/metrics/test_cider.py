@@ -90,7 +90,7 @@ def test_word_ids_with_cached_frequencies_agree_with_the_published_numbers() -> 
     sentences = {image: row[: row.index(0) + 1] for image, row in zip(HYPOTHESES, ids.tolist(), strict=True)}
     score = cider(sentences, REFERENCE_IDS, frequencies, name="CIDEr-D")
     assert score.value == pytest.approx(CACHED["score"], abs=1e-9)
-    assert "df:cached-200" in score.signature
+    assert "df:cached-200-8143" in score.signature
 
 
 def test_a_caption_without_an_end_counts_whole() -> None:
@@ -215,10 +215,21 @@ def test_frequencies_that_cannot_be_are_refused(counts: dict[tuple[str, ...], fl
         document_frequencies_from(counts, images)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"ref_len": 3, "document_frequency": [["a"]]}', "nonsense"])
-def test_a_bad_file_of_frequencies_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        "nonsense",
+        '{"ref_len": 3, "document_frequency": [["a"]]}',
+        '{"ref_len": 3, "document_frequency": [[["a"], 4]]}',
+        None,
+    ],
+)
+def test_a_bad_file_of_frequencies_is_named(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "df.json"
-    path.write_text(text)
+    if text is not None:
+        path.write_text(text)
     with pytest.raises(DeixisError, match=r"df\.json"):
         load_document_frequencies(path)
 

@@ -7,7 +7,6 @@ operations.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from deixis.metrics.ngrams import (
     number_ngrams,
     per_image_text,
 )
-from deixis.metrics.score import Score, Values, mean_score, signature
+from deixis.metrics.score import Score, Values, mean_score, signature, write_json
 
 SIGMA = 6.0
 """Width of the Gaussian length penalty of CIDEr-D."""
@@ -49,6 +48,10 @@ class DocumentFrequencies:
     table: Table
     images_with: Values  # [G]
     images: float  # how many there are in all
+
+    def __str__(self) -> str:
+        """For the signature: how many images, and how many n-grams stand in them."""
+        return f"{self.images:g}-{np.count_nonzero(self.images_with)}"
 
     def idf(self, table: Table) -> Values:
         """[G] the inverse document frequency of another table's n-grams; one never seen counts as seen once."""
@@ -96,11 +99,13 @@ def save_document_frequencies(path: Path, frequencies: DocumentFrequencies) -> N
         shorter = [[*shorter[f], words[w]] for f, w in zip(first.tolist(), last.tolist(), strict=True)]
         ngrams = ngrams + shorter
     pairs = list(zip(ngrams, frequencies.images_with.tolist(), strict=True))
-    path.write_text(json.dumps({"ref_len": frequencies.images, "document_frequency": pairs}), encoding="utf-8")
+    write_json(path, {"ref_len": frequencies.images, "document_frequency": pairs})
 
 
 def load_document_frequencies(path: Path, ids: bool = False) -> DocumentFrequencies:
     """Read a file of :func:`save_document_frequencies`; with ``ids``, tokens written as digits become integers."""
+    if not path.is_file():
+        raise DeixisError(f"{path} does not exist; save_document_frequencies() writes such a file.")
     document = read_json(path)
     try:
         kind: type[int] | type[str] = int if ids else str
@@ -108,15 +113,16 @@ def load_document_frequencies(path: Path, ids: bool = False) -> DocumentFrequenc
             tuple(kind(token) for token in ngram): float(number) for ngram, number in document["document_frequency"]
         }
         return document_frequencies_from(counts, float(document["ref_len"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadFile(path, f"not a file of document frequencies ({error!r})") from None
+    except (DeixisError, KeyError, TypeError, ValueError) as error:
+        raise BadFile(path, f"not a file of document frequencies ({error})") from None
 
 
 class CiderD:
     """CIDEr-D against fixed references, for any number of batches of captions.
 
     ``document_frequencies`` are those of the references unless cached ones are given. ``plain`` leaves out the
-    clipping and the length penalty, which is CIDEr as its paper defines it (its Eq. 2; without stemming).
+    clipping and the length penalty, which is CIDEr as its paper defines it (Eq. 2 and 3 there), without stemming and
+    on the same scale.
     """
 
     def __init__(
@@ -208,7 +214,7 @@ def cider(
     images = check_captions(hypotheses, references)
     scorer = CiderD(references, document_frequencies, plain)
     items = scorer.score([hypotheses[image] for image in images], images)
-    frequencies = "corpus" if document_frequencies is None else f"cached-{document_frequencies.images:g}"
+    frequencies = "corpus" if document_frequencies is None else f"cached-{document_frequencies}"
     text = signature(refs=per_image_text(references), variant="plain" if plain else "d", df=frequencies, tok=tok)
     return mean_score(name, images, items, text)
 

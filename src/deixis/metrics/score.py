@@ -117,13 +117,18 @@ def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) ->
         )
     lists = [list(ids) for ids in id_lists]
     document = {"format": FORMAT, "meta": dict(meta), "ids": lists, "tables": tables, "scores": records}
+    write_json(path, document)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file whole or not at all."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         unfinished.write_text(text + "\n", encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
-        raise DeixisError(f"{path} cannot be written ({error.strerror}); choose another --out.") from None
+        raise DeixisError(f"{path} cannot be written ({error.strerror}); choose a file in another folder.") from None
 
 
 def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
