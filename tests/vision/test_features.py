@@ -22,6 +22,7 @@ from PIL import Image
 from deixis import cli
 from deixis.commands.features import find_jobs
 from deixis.errors import DeixisError
+from deixis.types import Labels
 from deixis.vision.backbone import EfficientNetLite, Tiny
 from deixis.vision.bulk import Job, Workers, _outcome
 from deixis.vision.extractor import Extractor, default_extractor, extractor_name, named_extractor
@@ -34,6 +35,7 @@ class Quarters:
     """The whole image and its four quarters."""
 
     fatal: str = ""  # the image whose worker dies
+    names: tuple[str, ...] = ()  # classes of its own
 
     def propose(self, image: np.ndarray, image_id: str = "") -> Proposals:
         if image_id and image_id == self.fatal:
@@ -41,7 +43,8 @@ class Quarters:
         height, width = image.shape[:2]
         x, y = width / 2, height / 2
         boxes = [[0, 0, width, height], [0, 0, x, y], [x, 0, width, y], [0, y, x, height], [x, y, width, height]]
-        return Proposals(np.array(boxes, dtype=np.float32), np.linspace(1, 0, 5, dtype=np.float32))
+        labels = Labels(np.zeros((5, 1), dtype=int), np.ones((5, 1)), self.names) if self.names else None
+        return Proposals(np.array(boxes, dtype=np.float32), np.linspace(1, 0, 5, dtype=np.float32), labels)
 
     def describe(self) -> dict[str, Any]:
         return {"name": "quarters", "supervision": "none"}
@@ -79,6 +82,12 @@ def test_regions_say_where_they_come_from() -> None:
     assert regions.labels is not None
     assert regions.labels.ids.shape == (5, 5)
     assert (np.diff(regions.labels.probs, axis=1) <= 0).all()
+
+
+def test_a_detector_names_its_own_boxes() -> None:
+    labels = Extractor(Tiny(), Quarters(names=("person",))).extract(photo()).labels
+    assert labels is not None
+    assert labels.best(3) == ("person", 1.0)
 
 
 def test_given_boxes_take_the_place_of_the_proposals() -> None:

@@ -23,20 +23,19 @@ CLASSES = tuple(f"class {i}" for i in range(40))
 CONTENTS = Contents(
     extractor="tiny+grid-0123abcd",
     description={"version": 1, "backbone": {"name": "tiny", "seed": 0}, "proposals": {"name": "grid"}},
-    classes=CLASSES,
 )
 
 
-def make_regions(seed: int, grid: bool = False, frames: bool = False, dim: int = 24) -> Regions:
+def make_regions(seed: int, grid: bool = False, frames: bool = False, classes: tuple[str, ...] = CLASSES) -> Regions:
     """Regions that follow from the seed; their number differs from image to image."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(0 if seed % 7 == 0 else 1, 9))
     return Regions(
         boxes=rng.uniform(0, 5000, (count, 4)).astype(np.float32),
-        features=rng.normal(size=(count, dim)).astype(np.float16),
+        features=rng.normal(size=(count, 24)).astype(np.float16),
         size=(int(rng.integers(1, 5000)), 100 + seed),
         scores=rng.normal(size=count).astype(np.float32),
-        labels=Labels(rng.integers(0, 40, (count, 5)), rng.uniform(size=(count, 5)).astype(np.float16), CLASSES),
+        labels=Labels(rng.integers(0, 40, (count, 5)), rng.uniform(size=(count, 5)).astype(np.float16), classes),
         frames=rng.integers(0, 3, count) if frames else None,
         grid=rng.normal(size=(*((3,) if frames else ()), 2 + seed % 3, 4, 6)).astype(np.float16) if grid else None,
         extractor=CONTENTS.extractor,
@@ -122,11 +121,11 @@ def test_two_writers_at_once_are_refused(tmp_path: Path) -> None:
 
 def test_another_extractor_may_not_add(tmp_path: Path) -> None:
     fill(tmp_path, range(2))
-    other = Contents("tiny+grid-99999999", {**CONTENTS.description, "backbone": {"name": "tiny", "seed": 1}}, CLASSES)
+    other = Contents("tiny+grid-99999999", {**CONTENTS.description, "backbone": {"name": "tiny", "seed": 1}})
     with pytest.raises(DeixisError, match=r"not of tiny\+grid-99999999 \(they differ in backbone\.seed\)"):
         StoreWriter(tmp_path, other)
     with pytest.raises(DeixisError, match="begun with another grid"):
-        StoreWriter(tmp_path, Contents(CONTENTS.extractor, CONTENTS.description, CLASSES, {"grid": 7}))
+        StoreWriter(tmp_path, Contents(CONTENTS.extractor, CONTENTS.description, {"grid": 7}))
     StoreWriter(tmp_path, CONTENTS).close()  # the refusals let go of the lock
 
 
@@ -159,6 +158,9 @@ def test_what_does_not_belong_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DeixisError, match="c has features beyond half precision"):
             writer.add("c", Regions(huge.boxes, huge.features.astype(np.float32) * 1e6, huge.size, huge.scores,
                                     huge.labels, extractor=huge.extractor))  # fmt: skip
+        other = make_regions(3, classes=("cat",) * 40)
+        with pytest.raises(ValueError, match="c has other classes"):
+            writer.add("c", other)
         with pytest.raises(ValueError, match="do not belong"):
             writer.add("d", Regions(huge.boxes, huge.features, huge.size, extractor="other"))
     assert list(FeatureStore(tmp_path / "new")) == ["a"]

@@ -173,9 +173,7 @@ def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
     except DeixisError as error:
         connection.send(error)
         return
-    connection.send(
-        Contents(extractor.name, extractor.describe(), extractor.backbone.classes, {"grid": extractor.grid})
-    )
+    connection.send(Contents(extractor.name, extractor.describe(), {"grid": extractor.grid}))
     while True:
         try:
             job: Job = connection.recv()

@@ -17,7 +17,7 @@ from deixis.errors import DeixisError
 from deixis.types import Json, Labels, Regions
 from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
 from deixis.vision.backbone import by_name as backbone_by_name
-from deixis.vision.proposals import Proposer
+from deixis.vision.proposals import Proposals, Proposer
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
 from deixis.vision.roi import roi_mean
@@ -56,10 +56,10 @@ class Extractor:
             image = image.convert("RGB")
         pixels = as_array(image)
         height, width = pixels.shape[:2]
-        scores: npt.NDArray[np.float32] | None = None
+        found: Proposals | None = None
         if boxes is None:
             found = self.proposer.propose(pixels, image_id)
-            places, scores = found.boxes, found.scores
+            places = found.boxes
         else:
             places = geometry.as_boxes(boxes).astype(np.float32)
         size = self.backbone.input_size(width, height)
@@ -71,8 +71,9 @@ class Extractor:
             boxes=places,
             features=features.numpy(),
             size=(width, height),
-            scores=scores,
-            labels=self._labels(features),
+            scores=None if found is None else found.scores,
+            # A detector knows the names of its own boxes better than a classifier of whole photographs does.
+            labels=self._labels(features) if found is None or found.labels is None else found.labels,
             grid=self._grid(maps) if self.grid else None,
             extractor=self.name,
         )

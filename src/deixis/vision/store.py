@@ -47,7 +47,6 @@ class Contents:
 
     extractor: str  # the extractor's short name, see deixis.vision.extractor
     description: Json  # its full description
-    classes: tuple[str, ...] = ()  # names of the classes that label ids count in
     settings: Json = field(default_factory=dict)  # what else the writer wants to keep, such as the size of grids
 
     def to_json(self) -> Json:
@@ -57,7 +56,6 @@ class Contents:
             "extractor": self.extractor,
             "description": self.description,
             "settings": self.settings,
-            "classes": list(self.classes),
         }
 
 
@@ -110,13 +108,13 @@ class FeatureStore(Mapping[str, Regions]):
 
     def __getitem__(self, image_id: str) -> Regions:
         number, row = self._places[image_id]
-        arrays = self._open(self._shards[number])
+        arrays, classes = self._open(self._shards[number])
         start, end = arrays["offsets"][row : row + 2]
         rows = slice(int(start), int(end))
         width, height = arrays["sizes"][row]
         labels = None
         if "label_ids" in arrays:
-            labels = Labels(arrays["label_ids"][rows], arrays["label_probs"][rows], self.contents.classes)
+            labels = Labels(arrays["label_ids"][rows], arrays["label_probs"][rows], classes)
         return Regions(
             boxes=arrays["boxes"][rows],
             features=arrays["features"][rows],
@@ -194,6 +192,8 @@ class StoreWriter:
         first = next(iter(self._waiting.values()), regions)
         if _kind(regions) != _kind(first):
             raise ValueError(f"{image_id} has {_kind(regions)}, the images before it have {_kind(first)}")
+        if regions.labels is not None and first.labels is not None and regions.labels.names != first.labels.names:
+            raise ValueError(f"{image_id} has other classes than the images before it")
         with np.errstate(over="ignore"):
             whole = [part.astype(np.float16) for part in (regions.features, regions.grid) if part is not None]
         if not all(np.isfinite(part).all() for part in whole):
@@ -248,7 +248,7 @@ def read_contents(path: Path) -> Contents:
             raise DeixisError(
                 f"{path} has the store format {value['format']}, this version reads {FORMAT}; make it again."
             )
-        return Contents(value["extractor"], value["description"], tuple(value["classes"]), value["settings"])
+        return Contents(value["extractor"], value["description"], value["settings"])
     except (FileNotFoundError, NotADirectoryError):
         raise DeixisError(f"{path} is not a feature store; make one with 'deixis features DIR -o {path}'.") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -275,7 +275,7 @@ def _shards(path: Path) -> list[Path]:
 
 
 def _kind(regions: Regions) -> dict[str, int | None]:
-    """The lengths of the last axes and which of the optional parts there are: alike for all images of a store."""
+    """The lengths of the last axes and which of the optional parts there are: alike for all images of a shard."""
     return {
         "features": regions.features.shape[1],
         "scores": None if regions.scores is None else 1,
@@ -306,7 +306,8 @@ def _encode(images: Mapping[str, Regions]) -> bytes:
         arrays["grids"] = np.concatenate([grid.reshape(-1, grid.shape[-1]) for grid in grids]).astype(np.float16)
         arrays["grid_shapes"] = np.array(shapes, dtype=np.int32)  # frames (0: a photograph), rows, columns
         arrays["grid_offsets"] = np.cumsum([0, *(grid[..., 0].size for grid in grids)], dtype=np.int64)
-    return save(arrays, {"image_ids": json.dumps(list(images))})
+    classes = labels[0].names if labels else ()
+    return save(arrays, {"image_ids": json.dumps(list(images)), "classes": json.dumps(classes)})
 
 
 def _image_ids(shard: Path) -> list[str]:
@@ -320,8 +321,8 @@ def _image_ids(shard: Path) -> list[str]:
     return image_ids
 
 
-def _map_shard(shard: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a shard, mapped, not read."""
+def _map_shard(shard: Path) -> tuple[dict[str, npt.NDArray[Any]], tuple[str, ...]]:
+    """The arrays of a shard, mapped, not read, and the names of its classes."""
     # Copy-on-write: the arrays count as writable, which torch wants, and the file never changes.
     data = np.memmap(shard, dtype=np.uint8, mode="c").view(np.ndarray)
     start = 8 + int(data[:8].view("<u8")[0])
@@ -331,7 +332,7 @@ def _map_shard(shard: Path) -> dict[str, npt.NDArray[Any]]:
         if name != "__metadata__":
             low, high = (start + offset for offset in entry["data_offsets"])
             arrays[name] = data[low:high].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return arrays
+    return arrays, tuple(json.loads(header["__metadata__"]["classes"]))
 
 
 def _grid(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.floating] | None:
