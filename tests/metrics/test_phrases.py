@@ -213,7 +213,7 @@ def test_baselines():
 def test_missing_answers_are_wrong():
     two = [reference("a", [[0.0, 0, 10, 10]], category="people"), reference("b", [[0.0, 0, 10, 10]])]
     scores = by_name(phrase_scores(two, {"a": [answer((0, 0, 10, 10))]}, REFER))
-    for name in ("accuracy", "mean_iou", "pointing", "pointing_union", "pointing_centre", "accuracy_0.95"):
+    for name in ("accuracy", "mean_iou", "pointing", "pointing_union", "pointing_centre", "accuracy_at_0.9"):
         assert list(scores[name].items) == [1, 0], name
     assert scores["accuracy[people]"].ids == ("a",)
 
@@ -244,7 +244,7 @@ def test_a_perfect_answer_scores_one(pairs, protocol):
         r.id: [answer(geometry.union(r.boxes) if protocol.target == "union" else r.boxes[0])] for r in references
     }
     scores = by_name(phrase_scores(references, answers, protocol))
-    for name in ("accuracy", "mean_iou", "accuracy_0.95", "pointing_centre"):
+    for name in ("accuracy", "mean_iou", "accuracy_at_0.9", "pointing_centre"):
         assert scores[name].value == pytest.approx(1.0), name
 
 
@@ -294,7 +294,7 @@ def test_conventions_show_in_the_signature():
         "mean_iou": {"extra_pixel": True},
         "pointing": {"point_edge": "inclusive"},
         "pointing_centre": {"centre_edge": "strict"},
-        "accuracy_0.30": {"compare": ">"},
+        "accuracy_at_0.3": {"compare": ">"},
     }.items():
         changed = by_name(phrase_scores(one, said, replace(FLICKR30K, **change)))
         assert changed[name].signature != plain[name], name

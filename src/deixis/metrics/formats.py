@@ -11,7 +11,8 @@ A file is recognised by what is in it. The formats, and what one record of each 
 ``gvd``         a submission to GVD's Flickr30k or ActivityNet evaluator: ``{"results": {image: [{"clss",
                 "idx_in_sent", "bbox"}]}}``, or ``{video: {segment: {..., "bbox_for_all_frames"}}}``.
 ``florence-2``  ``{"image", "<CAPTION_TO_PHRASE_GROUNDING>": {"bboxes": [[x1, y1, x2, y2], ...], "labels": [...]}}``,
-                in pixels. With ``"caption"`` it is a grounded caption, without it answers to phrases.
+                in pixels. With the text of a ``"caption"`` it is a grounded caption, without it answers to phrases;
+                with a number it answers the phrases of that caption of the reference, from 0.
 ``kosmos-2``    ``{"image", "caption", "entities": [[phrase, [start, end], [[x1, y1, x2, y2], ...]], ...]}``: characters
                 of the caption, and boxes as fractions of the image.
 
@@ -146,7 +147,8 @@ def _parse(path: Path) -> tuple[Any, list[int]]:
     """The document, and the line of each record where it is JSON lines. NaN passes here; it is named later."""
     text = read_text(path, MAX_JSON)
     try:
-        return json.loads(text), []
+        document = json.loads(text)
+        return document, [1] if isinstance(document, dict) else []
     except json.JSONDecodeError as whole:
         records, lines = [], []
         for number, line in enumerate(text.split("\n"), start=1):
@@ -167,8 +169,8 @@ def _parse(path: Path) -> tuple[Any, list[int]]:
 
 def _records(document: Any, lines: Sequence[int]) -> Iterator[tuple[str, str | None, Any]]:
     """Place, image name where it is the key, and value of every record."""
-    if isinstance(document, dict) and _image_field(document) is None:
-        yield from ((f"{name}", name, record) for name, record in document.items())
+    if isinstance(document, dict) and all(isinstance(value, dict | list) for value in document.values()):
+        yield from ((name, name, record) for name, record in document.items())
         return
     records = [document] if isinstance(document, dict) else document
     for index, record in enumerate(records):
@@ -306,6 +308,12 @@ class _Reader:
             raise self.fault(f"{what} is {_brief(value)}, with a number that is not finite")
         return [float(x) for x in value]
 
+    def place_of(self, record: Mapping[str, Any], name: str) -> int | None:
+        value = record.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise self.fault(f'"{name}" of a phrase is {_brief(value)}, not a whole number from 0')
+        return value
+
     def score(self, record: Mapping[str, Any]) -> float:
         return self.numbers([record.get("score", 1.0)], 1, "the score")[0]
 
@@ -335,11 +343,9 @@ class _Reader:
 
     def phrase(self, record: Mapping[str, Any]) -> None:
         phrase = self.text(record, "phrase")
-        caption, start = record.get("caption"), record.get("start")
-        for number in (caption, start):
-            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
-                raise self.fault('"caption" and "start" of a phrase are whole numbers from 0')
-        mention = Mention(self.image, phrase_key(phrase), caption, start)
+        mention = Mention(
+            self.image, phrase_key(phrase), self.place_of(record, "caption"), self.place_of(record, "start")
+        )
         self.once(mention, f"'{phrase}'")
         answer = self.answer(record, phrase)
         rest = record.get("candidates", [])
@@ -397,9 +403,10 @@ class _Reader:
                 raise self.fault(f"a label is {_brief(label)}, not words")
             box = self.box(self.numbers(corners, 4, f"the box of '{label}'"), label)
             groups.setdefault(label.strip(), []).append(box)
-        if record.get("caption") is None:
+        if not isinstance(record.get("caption"), str):
+            number = self.place_of(record, "caption")
             for label, found in groups.items():
-                mention = Mention(self.image, phrase_key(label))
+                mention = Mention(self.image, phrase_key(label), number)
                 self.once(mention, f"'{label}'")
                 self.phrases[mention] = [_merged(label, found)]
             return

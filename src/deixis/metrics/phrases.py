@@ -29,8 +29,8 @@ Bools = npt.NDArray[np.bool_]
 Edge = Literal["strict", "inclusive", "half-open"]
 Target = Literal["union", "any"]
 
-CURVE = tuple(round(0.05 * i, 2) for i in range(1, 20))
-"""IoU thresholds .05 to .95 of the accuracy curve; ReIR's Figure 4 shows .5 to .8."""
+CURVE = tuple(round(0.1 * i, 1) for i in range(1, 10))
+"""IoU thresholds .1 to .9 of the accuracy curve; ReIR's Figure 4 shows .5 to .8."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ def phrase_scores(
 ) -> list[Score]:
     """Everything that can be said of a set of answers; ``about`` begins every signature.
 
-    ``accuracy`` and ``mean_iou`` of the first box; ``accuracy_0.05`` ... ``accuracy_0.95``, the curve; ``recall_at_k``
-    for each k that any phrase has candidates for; ``pointing`` and ``pointing_union`` by the point (see
+    ``accuracy`` and ``mean_iou`` of the first box; ``accuracy_at_0.1`` ... ``accuracy_at_0.9``, the curve;
+    ``recall_at_k`` where phrases have several candidates; ``pointing`` and ``pointing_union`` by the point (see
     :func:`answer_points`); ``pointing_centre`` by the centre of the first box; then accuracy and pointing per
     category, e.g. ``accuracy[people]``.
     """
@@ -104,31 +104,30 @@ def phrase_scores(
     iou = overlaps(references, first, protocol)
     hits = protocol.right(iou).astype(np.float64)
     mark = signature(**about, **protocol.iou_mark())
-    bare = signature(**about, **{k: v for k, v in protocol.iou_mark().items() if k == "target"}, iou=_pixel(protocol))
-    scores = [mean_score("accuracy", ids, hits, mark), mean_score("mean_iou", ids, iou, bare)]
+    mean_mark = signature(**about, target=protocol.target, pixel=_pixel(protocol))
+    scores = [mean_score("accuracy", ids, hits, mark), mean_score("mean_iou", ids, iou, mean_mark)]
     scores += accuracy_curve(references, iou, protocol, CURVE, **about)
     deepest = max((len(candidates) for candidates in answers.values()), default=0)
     if deepest > 1:
         for k in recall_at:
             found = recall(references, answers, k, protocol)
-            scores.append(mean_score(f"recall_at_{k}", ids, found, signature(**about, k=k, **protocol.iou_mark())))
+            scores.append(mean_score(f"recall_at_{k}", ids, found, mark))
+
+    def pointed(name: str, points: Values, source: str, target: Target, edge: Edge) -> Score:
+        held = pointing(references, points, target, edge, protocol.extra_pixel)
+        text = signature(**about, target=target, point=source, edge=edge, pixel=_pixel(protocol))
+        return mean_score(name, ids, held, text)
+
+    centres = geometry.centre(first if protocol.extra_pixel else without_extra_pixel(first)).astype(np.float64)
     source, points = answer_points(references, answers)
-    by_point: dict[str, Values] = {}
-    targets: dict[str, Target] = {"pointing": "any", "pointing_union": "union"}
-    for name, target in targets.items():
-        by_point[name] = pointing(references, points, target, protocol.point_edge, protocol.extra_pixel)
-        text = signature(**about, target=target, point=source, edge=protocol.point_edge, pixel=_pixel(protocol))
-        scores.append(mean_score(name, ids, by_point[name], text))
-    pixels = first if protocol.extra_pixel else without_extra_pixel(first)
-    centres = geometry.centre(pixels).astype(np.float64)
-    by_centre = pointing(references, centres, protocol.target, protocol.centre_edge, protocol.extra_pixel)
-    centre_mark = signature(
-        **about, target=protocol.target, point="box centre", edge=protocol.centre_edge, pixel=_pixel(protocol)
-    )
-    scores.append(mean_score("pointing_centre", ids, by_centre, centre_mark))
-    scores += per_category(references, next(s for s in scores if s.name == "accuracy"))
-    scores += per_category(references, next(s for s in scores if s.name == "pointing"))
-    return scores
+    points = centres if source == "box centre" else points
+    game = pointed("pointing", points, source, "any", protocol.point_edge)
+    scores += [
+        game,
+        pointed("pointing_union", points, source, "union", protocol.point_edge),
+        pointed("pointing_centre", centres, "box centre", protocol.target, protocol.centre_edge),
+    ]
+    return [*scores, *per_category(references, scores[0]), *per_category(references, game)]
 
 
 def accuracy_curve(
@@ -138,13 +137,13 @@ def accuracy_curve(
     thresholds: Sequence[float] = CURVE,
     **about: object,
 ) -> list[Score]:
-    """``accuracy_0.05`` ... from the overlaps ``[n]`` of the first boxes (ReIR, Fig. 4)."""
+    """``accuracy_at_0.1`` ... from the overlaps ``[n]`` of the first boxes (ReIR, Fig. 4)."""
     ids = [reference.id for reference in references]
     scores = []
     for threshold in thresholds:
         at = Protocol(protocol.target, threshold, protocol.compare, protocol.extra_pixel)
         mark = signature(**about, **at.iou_mark())
-        scores.append(mean_score(f"accuracy_{threshold:.2f}", ids, at.right(iou).astype(np.float64), mark))
+        scores.append(mean_score(f"accuracy_at_{threshold:g}", ids, at.right(iou).astype(np.float64), mark))
     return scores
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,10 +31,11 @@ class Reference:
     split: str
     images: Images
     captions: Mapping[str, tuple[tuple[str, ...], ...]]  # image -> the words of each caption
-    sentences: Sentences  # image -> captions with object words; of GVD's file only, see object_sentences
-    frequency: Mapping[str, int]  # class -> object words in training; empty where that is not known
+    sentences: Sentences  # image -> captions with object words; of GVD's file only: a data set has to be parsed first
+    frequency: Mapping[str, int]  # class -> object words in training, of GVD's file only
     phrases: tuple[PhraseReference, ...] = ()
     samples: tuple[Sample, ...] = ()
+    training: Callable[[], Sequence[Sample]] = tuple  # the training split, read when it is asked for
 
     @property
     def video(self) -> bool:
@@ -86,6 +87,7 @@ def _from_dataset(root: Path, split: str) -> Reference:
         frequency={},
         phrases=phrase_references(dataset),
         samples=dataset.samples,
+        training=lambda: loader.load(root, "train").samples if "train" in loader.splits(root) else (),
     )
 
 

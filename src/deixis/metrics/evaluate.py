@@ -1,0 +1,360 @@
+"""From predictions and a reference to scores: which metrics apply, what is missing, what each signature says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from deixis.errors import DeixisError
+from deixis.metrics import grounded_captions, phrases
+from deixis.metrics.captions import caption_scores
+from deixis.metrics.error_analysis import error_scores
+from deixis.metrics.formats import Mention, Predictions, phrase_key
+from deixis.metrics.grounded_captions import Sentences
+from deixis.metrics.hallucination import hallucination
+from deixis.metrics.phrases import PhraseReference
+from deixis.metrics.references import Reference
+from deixis.metrics.score import Score
+from deixis.types import GroundedCaption, Grounding
+
+GROUPS = {
+    "captions": ("BLEU", "ROUGE", "CIDEr", "METEOR", "SPICE"),
+    "grounding": ("F1", "precision", "recall_all", "recall_loc"),
+    "errors": ("errors", "wrong"),
+    "words": ("attention_accuracy",),
+    "hallucination": ("CHAIR",),
+    "phrases": ("accuracy", "mean_iou", "recall_at", "pointing", "baseline", "bound"),
+}
+"""Groups of metrics, and how the names of their scores begin."""
+
+CURVES = ("accuracy_at_", "F1_all_frequency_")
+"""How the names of scores begin that are points of a curve: charts show them, tables need not."""
+
+CAPTION_METRICS = ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE")
+
+MIN_COUNT = 100
+"""How often training captions must name a class. GVD's list for Flickr30k Entities has 480 classes."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose."""
+
+    metrics: tuple[str, ...] = ()  # groups or names of scores; empty: all that apply
+    missing: Literal["error", "zero", "skip"] = "error"
+    protocol: Literal["official", "paper"] = "official"
+    lemmas: Mapping[str, str] | None = None  # word -> lemma, in place of spaCy's
+    min_count: int = MIN_COUNT
+    proposals: Mapping[str, npt.NDArray[np.float64]] | None = None
+    spice_jars: Path | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores, the metrics that could not be had and why, and what else a person should know."""
+
+    scores: tuple[Score, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def evaluate(predictions: Predictions, reference: Reference, options: Options | None = None) -> Evaluation:
+    """Every score that the predictions and the reference allow, or those that were asked for.
+
+    A prediction that is absent is an error that names it; with ``missing="zero"`` it counts as wrong, as in the
+    published evaluators, and with ``missing="skip"`` its image or phrase is left out. Both show in the signature.
+    """
+    options = options or Options()
+    asked = options.metrics
+    groups = {group_of(metric) for metric in asked} or _applicable(predictions, reference)
+    run = _Run(predictions, reference, options)
+    steps = {
+        "captions": run.captions,
+        "grounding": run.grounding,
+        "errors": run.errors,
+        "words": run.words,
+        "hallucination": run.hallucination,
+        "phrases": run.phrases,
+    }
+    for group, step in steps.items():
+        if group in groups:
+            step()
+    scores = tuple(score for score in run.scores if not asked or any(covers(metric, score.name) for metric in asked))
+    for metric in asked:
+        if metric not in run.absent and not any(covers(metric, score.name) for score in scores):
+            there = ", ".join(score.name for score in run.scores)
+            raise DeixisError(f"'{metric}' does not come out of these predictions; there is {there or 'nothing'}.")
+    return Evaluation(scores, run.absent, (*predictions.notes, *run.notes))
+
+
+def group_of(metric: str) -> str:
+    """The group that a metric (or a group's own name) belongs to."""
+    if metric in GROUPS:
+        return metric
+    found = next((group for group, beginnings in GROUPS.items() if metric.startswith(beginnings)), None)
+    if found is None:
+        raise DeixisError(f"there is no metric '{metric}'; choose groups ({', '.join(GROUPS)}) or names of scores.")
+    return found
+
+
+def covers(metric: str, name: str) -> bool:
+    """Whether what was asked for covers a score: by its name, its family ("BLEU", "accuracy") or its group."""
+    return metric == name or name.startswith((f"{metric}-", f"{metric}[")) or metric == group_of(name)
+
+
+def _applicable(predictions: Predictions, reference: Reference) -> set[str]:
+    groups: set[str] = set()
+    generated = {"grounding", "errors", "hallucination"}
+    if predictions.captions and reference.captions:
+        groups.add("captions")
+        boxes = reference.sentences or any(len(e.boxes) for sample in reference.samples for e in sample.entities)
+        if boxes and any(caption.groundings for caption in predictions.captions.values()):
+            groups |= generated
+    if predictions.sentences and reference.sentences:
+        on_reference = _on_reference_sentences(predictions.sentences, reference.sentences)
+        groups |= {"words"} if on_reference else generated
+    if predictions.phrases and reference.phrases:
+        groups.add("phrases")
+    if not groups:
+        held = "phrases" if predictions.phrases else "captions"
+        raise DeixisError(
+            f"{predictions.path} holds {held}, and {reference.name} ({reference.split}) has nothing to compare them "
+            "with; choose another reference or name the --metrics."
+        )
+    return groups
+
+
+def _on_reference_sentences(predictions: Sentences, references: Sentences) -> bool:
+    """Whether the boxes are for the words of the reference sentences, and not for those of generated ones.
+
+    Then every word said is, with its class, where the reference has an object word.
+    """
+    for image, sentences in predictions.items():
+        if len(sentences) != len(references[image]):
+            return False
+        for said, shown in zip(sentences, references[image], strict=True):
+            places = {word.index: word.name for word in shown.objects}
+            if any(places.get(word.index) != word.name for word in said.objects):
+                return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class _Objects:
+    """Captions as object words, the lemmas of words, and how often training names each class."""
+
+    references: Sentences
+    predictions: Sentences
+    lemmas: Mapping[str, str]
+    frequency: Mapping[str, int]
+
+
+class _Run:
+    """One evaluation in the making: a method for each group of metrics adds its scores."""
+
+    def __init__(self, predictions: Predictions, reference: Reference, options: Options) -> None:
+        self.predictions = predictions
+        self.reference = reference
+        self.options = options
+        self.scores: list[Score] = []
+        self.absent: dict[str, str] = {}
+        self.notes: list[str] = []
+
+    def captions(self) -> None:
+        said, shown = self.predictions.captions, self.reference.captions
+        if not said or not shown:
+            raise DeixisError("caption metrics need captions, in the predictions and in the reference.")
+        kept, missing = self.present(shown, said, "images")
+        asked = [metric for metric in self.options.metrics if group_of(metric) == "captions"]
+        names = [n for n in (*CAPTION_METRICS, "CIDEr-D", "CIDEr-plain") if any(a == n or covers(n, a) for a in asked)]
+        if not asked or "captions" in asked:
+            names = [*CAPTION_METRICS, *(name for name in names if name not in CAPTION_METRICS)]
+        scores, self.absent = caption_scores(
+            {image: _words(said[image]) if image in said else () for image in kept},
+            {image: shown[image] for image in kept},
+            names,
+            spice_jars=self.options.spice_jars,
+            tok="ptb",
+        )
+        self.add(scores, self.about(missing))
+
+    def grounding(self) -> None:
+        objects, about = self.objects_present()
+        self.scores += grounded_captions.grounding_scores(
+            objects.references, objects.predictions, self.protocol, objects.lemmas, objects.frequency, **about
+        )
+
+    def errors(self) -> None:
+        objects, about = self.objects_present()
+        matches = grounded_captions.match_words(objects.references, objects.predictions, self.protocol, objects.lemmas)
+        self.scores += error_scores(matches, self.protocol, **about)
+
+    def words(self) -> None:
+        said, shown = self.predictions.sentences, self.reference.sentences
+        if not said or not shown:
+            raise DeixisError("the accuracy on reference sentences needs a GVD submission and GVD's reference file.")
+        annotated = [image for image, sentences in shown.items() if any(s.objects for s in sentences)]
+        kept, missing = self.present(annotated, said, self.kind)
+        accuracy = grounded_captions.word_accuracy({image: shown[image] for image in kept}, said, self.protocol)
+        self.scores.append(grounded_captions.accuracy_score(accuracy, self.protocol, **self.about(missing)))
+
+    def hallucination(self) -> None:
+        objects, about = self.objects_present()
+        # a caption that is absent claims nothing; what a reference caption names is there, with a box or without
+        kept = [image for image in objects.references if image in objects.predictions]
+        said = {image: [word.name for word in objects.predictions[image][0].objects] for image in kept}
+        there = {
+            image: {
+                *(word.name for sentence in objects.references[image] for word in sentence.objects),
+                *(objects.lemmas.get(t, t) for sentence in objects.references[image] for t in sentence.tokens),
+            }
+            for image in kept
+        }
+        self.add(hallucination(said, there), {**about, "present": "captions"})
+
+    def phrases(self) -> None:
+        references = self.reference.phrases
+        if not references:
+            raise DeixisError("the reference has no phrases with boxes; a data set such as Flickr30k Entities has.")
+        answers, unknown = _answers(references, self.predictions.phrases or _phrases_of(self.predictions.captions))
+        if unknown:
+            others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+            what = f"the phrase '{unknown[0].phrase}' of image {unknown[0].image}{others} is not in the reference"
+            if self.options.missing == "error":
+                raise DeixisError(f"{self.predictions.path}: {what}; answer the reference's own phrases.")
+            self.notes.append(f"{what} and was left out")
+        kept, missing = self.present([reference.id for reference in references], answers, "phrases")
+        chosen = set(kept)
+        references = tuple(reference for reference in references if reference.id in chosen)
+        protocol = phrases.FLICKR30K if self.reference.name == "flickr30k_entities" else phrases.REFER
+        self.scores += phrases.phrase_scores(references, answers, protocol, (1, 5, 10), **self.about(missing))
+        self.scores += phrases.baselines(references, protocol, self.options.proposals, **self.about(missing))
+
+    # What they share
+
+    @property
+    def kind(self) -> str:
+        return "segments" if self.reference.video else "images"
+
+    @property
+    def protocol(self) -> grounded_captions.Protocol:
+        if self.options.protocol == "paper":
+            return grounded_captions.PAPER
+        return grounded_captions.ACTIVITYNET if self.reference.video else grounded_captions.FLICKR30K
+
+    def about(self, missing: bool) -> dict[str, object]:
+        """How every signature begins; what was done about missing predictions, where there are any."""
+        about: dict[str, object] = {"data": self.reference.name, "split": self.reference.split}
+        return {**about, "missing": self.options.missing} if missing else about
+
+    def add(self, scores: Sequence[Score], about: Mapping[str, object]) -> None:
+        begin = "".join(f"{name}:{value}|" for name, value in about.items())
+        self.scores += [replace(score, signature=begin + score.signature) for score in scores]
+
+    def present(self, expected: Collection[str], given: Collection[str], what: str) -> tuple[list[str], bool]:
+        """What of the expected is scored, and whether anything is missing."""
+        lost = [name for name in expected if name not in given]
+        if not lost:
+            return list(expected), False
+        shown = ", ".join(f"'{name}'" for name in lost[:3]) + (", ..." if len(lost) > 3 else "")
+        some = f"{len(lost)} of {len(expected)} {what} have no prediction: {shown}"
+        if self.options.missing == "error":
+            raise DeixisError(
+                f"{self.predictions.path}: {some}. --missing zero counts them as wrong, as the published evaluators "
+                "do; --missing skip leaves them out."
+            )
+        if len(lost) == len(expected):
+            raise DeixisError(f"{self.predictions.path} has no prediction for any of the {len(expected)} {what}.")
+        note = f"{some}; {'they count as wrong' if self.options.missing == 'zero' else 'they are left out'}"
+        if note not in self.notes:
+            self.notes.append(note)
+        return [name for name in expected if name in given or self.options.missing == "zero"], True
+
+    def objects_present(self) -> tuple[_Objects, dict[str, object]]:
+        """Object words of the images that are scored, and how the signature begins."""
+        objects = self.objects
+        kept, missing = self.present(objects.references, objects.predictions, self.kind)
+        references = {image: objects.references[image] for image in kept}
+        about = {**self.about(missing), "lemma": self.lemma_name}
+        if not self.reference.sentences:
+            about["min_count"] = self.options.min_count
+        return replace(objects, references=references), about
+
+    @property
+    def lemma_name(self) -> str:
+        if self.options.lemmas is None:
+            return f"spacy-{version('spacy')}"
+        text = json.dumps(self.options.lemmas, sort_keys=True, ensure_ascii=False)
+        return f"map-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+    @cached_property
+    def objects(self) -> _Objects:
+        """The object words of both sides."""
+        from deixis.metrics import object_words
+
+        if not self.predictions.captions and not self.predictions.sentences:
+            raise DeixisError(f"{self.predictions.path} holds phrases, not captions; --metrics phrases scores them.")
+        lemmas, quiet = self.options.lemmas, self.options.quiet
+        frequency = self.reference.frequency
+        if self.reference.sentences:
+            references, known = object_words.lemmatise(self.reference.sentences, lemmas, quiet)
+        else:
+            frequency = object_words.count_classes(self.reference.training(), lemmas, quiet)
+            classes = {name for name, count in frequency.items() if count >= self.options.min_count}
+            if frequency and not classes:
+                raise DeixisError(f"no class is named {self.options.min_count} times in training; lower --min-count.")
+            references = object_words.reference_sentences(
+                self.reference.samples, classes if frequency else None, lemmas, quiet
+            )
+            known = lemmas or {}
+        said: Sentences = self.predictions.sentences
+        if not said:
+            classes = {word.name for group in references.values() for s in group for word in s.objects}
+            said = object_words.said_words(self.predictions.captions, classes | set(frequency), lemmas, quiet)
+        if not frequency:
+            self.notes.append("there is no training split: class frequencies are those of the scored split")
+            frequency = Counter(word.name for group in references.values() for s in group for word in s.objects)
+        return _Objects(references, said, known, frequency)
+
+
+def _words(caption: GroundedCaption) -> tuple[str, ...]:
+    """The words that caption metrics count."""
+    from deixis.language.tokenise import tokens
+
+    return tokens(caption.caption)
+
+
+def _phrases_of(captions: Mapping[str, GroundedCaption]) -> dict[Mention, tuple[Grounding, ...]]:
+    """The groundings of captions as answers to phrases; of one said twice the first counts."""
+    found: dict[Mention, tuple[Grounding, ...]] = {}
+    for image, caption in captions.items():
+        for grounding in caption.groundings:
+            found.setdefault(Mention(image, phrase_key(grounding.text)), (grounding,))
+    return found
+
+
+def _answers(
+    references: Sequence[PhraseReference], given: Mapping[Mention, tuple[Grounding, ...]]
+) -> tuple[dict[str, tuple[Grounding, ...]], list[Mention]]:
+    """Reference id -> candidates, the most particular mention first; and the answers that nobody asked for."""
+    answers: dict[str, tuple[Grounding, ...]] = {}
+    used: set[Mention] = set()
+    for reference in references:
+        phrase = phrase_key(reference.phrase)
+        for caption, start in ((reference.caption, reference.start), (reference.caption, None), (None, None)):
+            mention = Mention(reference.image, phrase, caption, start)
+            used.add(mention)
+            if mention in given:
+                answers.setdefault(reference.id, given[mention])
+    return answers, [mention for mention in given if mention not in used]
