@@ -36,7 +36,8 @@ def load_image(source: str | Path | bytes, max_pixels: int = MAX_PIXELS) -> Imag
                 )
             # JPEG can decode at a fraction of its size, but boxes must stay in original pixels: decode in full.
             image.load()
-            return _to_rgb(ImageOps.exif_transpose(image))
+            ImageOps.exif_transpose(image, in_place=True)  # otherwise every image is copied, turned or not
+            return _to_rgb(image)
     except DeixisError:
         raise
     except FileNotFoundError:

@@ -265,6 +265,7 @@ def test_a_killed_worker_costs_only_the_image_that_kills_it(tmp_path: Path) -> N
     assert set(outcomes) == set(names)
     assert [name for name in names if outcomes[name].regions is None] == ["fatal.png"]
     assert outcomes["fatal.png"].reason.startswith("its worker process died 2 times (SIGKILL")
+    assert [cause[:7] for cause in workers.deaths] == ["SIGKILL"] * 2
 
 
 def test_an_extractor_that_cannot_be_made_says_why() -> None:

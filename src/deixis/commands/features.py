@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -144,6 +145,8 @@ def _run(jobs: Sequence[Job], make: Callable[[], Extractor], out: Path, processe
             except KeyboardInterrupt:
                 talk.print(f"{len(writer.image_ids):,} images are safe in {out}; the same command goes on from there.")
                 raise
+            for cause, times in Counter(workers.deaths).items():
+                talk.print(f"{times} worker process{'es' * (times > 1)} died ({cause}) and had to be replaced.")
             return len(writer.image_ids) - before
 
 

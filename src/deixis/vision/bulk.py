@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,14 +51,17 @@ class Outcome:
 class Workers:
     """Processes with an extractor each. ``make`` is sent to them and must be picklable; it runs there, not here.
 
-    ``contents`` is what the extractor says of itself. This process needs no torch: workers import it for themselves.
+    ``contents`` is what the extractor says of itself; ``deaths`` says of what workers died that had to be replaced.
+    This process needs no torch: workers import it for themselves.
     """
 
     def __init__(self, make: Callable[[], Extractor], processes: int) -> None:
         self._make = make
         self._members: list[_Member] = []
+        self.deaths: list[str] = []
         try:
-            self._members = [_Member(make) for _ in range(processes)]
+            for _ in range(processes):  # all are started before the first is waited for
+                self._members.append(_Member(make))
             self.contents, *_ = (member.greeting() for member in self._members)
         except BaseException:
             self.close()
@@ -71,11 +74,13 @@ class Workers:
             for member in self._members:
                 while waiting and len(member.jobs) < AHEAD:
                     member.give(*waiting.popleft())
-            busy = {member.connection: member for member in self._members if member.jobs}
+            busy = [member for member in self._members if member.jobs]
             if not busy:
                 return
-            for connection in wait(list(busy)):
-                member = busy[cast("Connection[object, object]", connection)]
+            ready = wait([member.connection for member in busy])
+            for member in busy:
+                if member.connection not in ready:
+                    continue
                 try:
                     outcome = member.take()
                 except (EOFError, OSError):
@@ -86,6 +91,7 @@ class Workers:
     def _bury(self, member: _Member, waiting: deque[tuple[Job, int]]) -> Iterator[Outcome]:
         """Put a new worker in the place of a dead one; what it had not begun goes back to the front of the queue."""
         cause = member.cause_of_death()
+        self.deaths.append(cause)
         (job, attempt), *rest = member.jobs
         waiting.extendleft(reversed(rest))
         if attempt < ATTEMPTS:
