@@ -236,8 +236,11 @@ def test_grounded_captions_of_a_data_set(tmp_path, flickr, run):
     assert "METEOR" not in scores
     assert "min_count:3" in scores["F1_all"]["signature"]
     # in training the owner is named three times and the man twelve times
-    _, fewer, _ = run(said, "--reference", flickr, "--min-count", "4", "--json", "--metrics", "recall_all")
+    choose = ["--min-count", "4", "--json", "--metrics", "recall_all", "errors_hallucinated"]
+    _, fewer, _ = run(said, "--reference", flickr, *choose)
     assert fewer["scores"]["recall_all"]["value"] == pytest.approx(1.0)
+    # "man" against one reference and "dogs" against two, of ten; the leash is too rare to be an object word
+    assert fewer["scores"]["errors_hallucinated"]["value"] == pytest.approx(3 / 10)
     small = write_lines(tmp_path / "small.jsonl", captions(man=[5, 5, 20, 20]))
     _, partial, _ = run(small, "--reference", flickr, "--min-count", "3", "--json", "--metrics", "errors")
     assert partial["scores"]["wrong_partial"]["value"] == 1.0

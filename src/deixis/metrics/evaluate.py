@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis.errors import DeixisError
-from deixis.metrics import grounded_captions, phrases
+from deixis.language.tokenise import tokens
+from deixis.metrics import grounded_captions, object_words, phrases
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.error_analysis import error_scores
 from deixis.metrics.formats import Mention, Predictions, phrase_key
@@ -28,7 +29,7 @@ from deixis.metrics.score import Score
 from deixis.types import GroundedCaption, Grounding
 
 GROUPS = {
-    "captions": ("BLEU", "ROUGE", "CIDEr", "METEOR", "SPICE"),
+    "captions": ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE"),
     "grounding": ("F1", "precision", "recall_all", "recall_loc"),
     "errors": ("errors", "wrong"),
     "words": ("attention_accuracy",),
@@ -77,6 +78,8 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
     """
     options = options or Options()
     asked = options.metrics
+    if not predictions.images():
+        raise DeixisError(f"{predictions.path} has no prediction for any image of the split '{reference.split}'.")
     groups = {group_of(metric) for metric in asked} or _applicable(predictions, reference)
     run = _Run(predictions, reference, options)
     steps = {
@@ -140,6 +143,8 @@ def _on_reference_sentences(predictions: Sentences, references: Sentences) -> bo
 
     Then every word said is, with its class, where the reference has an object word.
     """
+    if not any(sentence.objects for sentences in predictions.values() for sentence in sentences):
+        return False
     for image, sentences in predictions.items():
         if len(sentences) != len(references[image]):
             return False
@@ -158,6 +163,7 @@ class _Objects:
     predictions: Sentences
     lemmas: Mapping[str, str]
     frequency: Mapping[str, int]
+    min_count: int | None  # of the classes; None where the reference has its own list
 
 
 class _Run:
@@ -181,7 +187,7 @@ class _Run:
         if not asked or "captions" in asked:
             names = [*CAPTION_METRICS, *(name for name in names if name not in CAPTION_METRICS)]
         scores, self.absent = caption_scores(
-            {image: _words(said[image]) if image in said else () for image in kept},
+            {image: tokens(said[image].caption) if image in said else () for image in kept},
             {image: shown[image] for image in kept},
             names,
             spice_jars=self.options.spice_jars,
@@ -287,8 +293,8 @@ class _Run:
         kept, missing = self.present(objects.references, objects.predictions, self.kind)
         references = {image: objects.references[image] for image in kept}
         about = {**self.about(missing), "lemma": self.lemma_name}
-        if not self.reference.sentences:
-            about["min_count"] = self.options.min_count
+        if objects.min_count is not None:
+            about["min_count"] = objects.min_count
         return replace(objects, references=references), about
 
     @property
@@ -301,38 +307,29 @@ class _Run:
     @cached_property
     def objects(self) -> _Objects:
         """The object words of both sides."""
-        from deixis.metrics import object_words
-
         if not self.predictions.captions and not self.predictions.sentences:
             raise DeixisError(f"{self.predictions.path} holds phrases, not captions; --metrics phrases scores them.")
         lemmas, quiet = self.options.lemmas, self.options.quiet
-        frequency = self.reference.frequency
+        frequency, min_count = self.reference.frequency, None
         if self.reference.sentences:
             references, known = object_words.lemmatise(self.reference.sentences, lemmas, quiet)
+            classes = set(frequency)
         else:
             frequency = object_words.count_classes(self.reference.training(), lemmas, quiet)
-            classes = {name for name, count in frequency.items() if count >= self.options.min_count}
+            min_count = self.options.min_count if frequency else 0
+            classes = {name for name, count in frequency.items() if count >= min_count}
             if frequency and not classes:
-                raise DeixisError(f"no class is named {self.options.min_count} times in training; lower --min-count.")
-            references = object_words.reference_sentences(
-                self.reference.samples, classes if frequency else None, lemmas, quiet
-            )
+                raise DeixisError(f"no class is named {min_count} times in training; lower --min-count.")
+            references = object_words.reference_sentences(self.reference.samples, classes or None, lemmas, quiet)
             known = lemmas or {}
         said: Sentences = self.predictions.sentences
         if not said:
-            classes = {word.name for group in references.values() for s in group for word in s.objects}
-            said = object_words.said_words(self.predictions.captions, classes | set(frequency), lemmas, quiet)
+            classes |= {word.name for group in references.values() for s in group for word in s.objects}
+            said = object_words.said_words(self.predictions.captions, classes, lemmas, quiet)
         if not frequency:
             self.notes.append("there is no training split: class frequencies are those of the scored split")
             frequency = Counter(word.name for group in references.values() for s in group for word in s.objects)
-        return _Objects(references, said, known, frequency)
-
-
-def _words(caption: GroundedCaption) -> tuple[str, ...]:
-    """The words that caption metrics count."""
-    from deixis.language.tokenise import tokens
-
-    return tokens(caption.caption)
+        return _Objects(references, said, known, frequency, min_count)
 
 
 def _phrases_of(captions: Mapping[str, GroundedCaption]) -> dict[Mention, tuple[Grounding, ...]]:

@@ -102,13 +102,15 @@ PAPER = Protocol(refs="pool", match="any", classes="reference", bare="skipped", 
 
 # Which word meets which ---------------------------------------------------------------------------------------------
 
+NO_SUCH_CLASS, NO_PREDICTION = -1, -2
+"""In place of the number of a pair: the other side does not have the class, or the image has no prediction."""
+
 
 @dataclass(frozen=True, eq=False)
 class Matches:
     """Every object word said and every object word of the references, with what it met on the other side.
 
-    A match is a number of a pair, ``iou[pair]`` and so on; -1 says that the class is not on the other side, -2
-    that the image has no prediction.
+    A match is the number of a pair, for ``iou[pair]`` and so on, or NO_SUCH_CLASS, or NO_PREDICTION.
     """
 
     ids: tuple[str, ...]  # [n] images or segments, in the order of the reference
@@ -137,13 +139,8 @@ def match_words(
     ``lemmas`` maps words to lemmas; a word that is not in it is its own lemma. It decides only which words said are
     excused because the reference has them without a box.
     """
-    if not references:
-        raise DeixisError("the reference holds no image; is this the right split?")
     lemmas = lemmas or {}
-    classes = sorted({word.name for sentences in references.values() for s in sentences for word in s.objects})
-    if not classes:
-        raise DeixisError("the reference holds no word with a box; is this the right split?")
-    number = {name: i for i, name in enumerate(classes)}
+    number = _number_classes(references)
     pairs = _Pairs()
     said: list[tuple[int, int, int]] = []
     shown: list[tuple[int, int, int]] = []
@@ -153,7 +150,7 @@ def match_words(
             if not objects and protocol.bare == "skipped":
                 continue
             if words is None:
-                shown.extend((item, number[word.name], -2) for word in objects)
+                shown.extend((item, number[word.name], NO_PREDICTION) for word in objects)
                 continue
             true, mine = _by_class(objects), _by_class(words, in_order=True)
             if protocol.match == "first":
@@ -163,15 +160,15 @@ def match_words(
                 if word.name in true:
                     said.append((item, number[word.name], pairs.add([word], true[word.name])))
                 elif lemmas.get(word.name, word.name) not in excused:
-                    said.append((item, number.get(word.name, -1), -1))
+                    said.append((item, number.get(word.name, -1), NO_SUCH_CLASS))
             for word in objects:
-                met = pairs.add(mine[word.name], [word]) if word.name in mine else -1
+                met = pairs.add(mine[word.name], [word]) if word.name in mine else NO_SUCH_CLASS
                 shown.append((item, number[word.name], met))
     iou, partial, enlarged = pairs.measure(protocol.extra_pixel)
     said_table, shown_table = _table(said), _table(shown)
     return Matches(
         ids=tuple(references),
-        classes=tuple(classes),
+        classes=tuple(number),
         said_item=said_table[:, 0],
         said_class=said_table[:, 1],
         said_match=said_table[:, 2],
@@ -186,10 +183,20 @@ def match_words(
     )
 
 
-def right(matches: Matches, protocol: Protocol) -> Bools:
-    """Which pairs ``[pairs]`` are correctly localised."""
+def _hits(matches: Matches, protocol: Protocol) -> Bools:
+    """Which matches are correctly localised, to be indexed with a match: pairs, then the two that are none."""
     hit = matches.iou > protocol.threshold
-    return hit | matches.partial if protocol.partial else hit
+    return np.append(hit | matches.partial if protocol.partial else hit, [False, False])
+
+
+def _number_classes(references: Sentences) -> dict[str, int]:
+    """The classes of the reference's object words in alphabetical order, numbered."""
+    if not references:
+        raise DeixisError("the reference holds no image; is this the right split?")
+    names = sorted({word.name for sentences in references.values() for s in sentences for word in s.objects})
+    if not names:
+        raise DeixisError("the reference holds no word with a box; is this the right split?")
+    return {name: i for i, name in enumerate(names)}
 
 
 def _only_sentence(image: str, sentences: Sequence[Sentence]) -> Sentence:
@@ -359,14 +366,14 @@ class ClassCounts:
 def class_counts(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K) -> ClassCounts:
     """Counts behind F1_all ("all") or F1_loc ("loc": only words whose class is on both sides)."""
     table = np.zeros((len(matches.ids), len(matches.classes), 5))
-    hit = np.append(right(matches, protocol), [False, False])  # for the matches -1 and -2
+    hit = _hits(matches, protocol)
     # a word of a class that no reference has can only be wrong, and its class is in no average
     said = matches.said_class >= 0
     shown = np.ones(len(matches.shown_class), bool)
     if mode == "loc":
         said &= matches.said_match >= 0
         # words of an image without prediction count in recall_loc too, as in the published evaluators
-        shown &= matches.shown_match != -1
+        shown &= matches.shown_match != NO_SUCH_CLASS
     for column, item, cls, weight in (
         (SAID_RIGHT, matches.said_item[said], matches.said_class[said], hit[matches.said_match[said]]),
         (SAID, matches.said_item[said], matches.said_class[said], 1),
@@ -379,8 +386,9 @@ def class_counts(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K) -
 
 
 def _in_average(matches: Matches, protocol: Protocol) -> Values:
-    kept = matches.shown_match != -2 if protocol.classes == "submitted" else np.ones(len(matches.shown_match), bool)
-    return kept.astype(np.float64)
+    if protocol.classes == "submitted":
+        return (matches.shown_match != NO_PREDICTION).astype(np.float64)
+    return np.ones(len(matches.shown_match))
 
 
 def class_scores(counts: ClassCounts, mode: str, protocol: Protocol = FLICKR30K, **about: object) -> list[Score]:
@@ -442,9 +450,9 @@ def sentence_scores(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K
     out of F1_loc.
     """
     n = len(matches.ids)
-    hit = np.append(right(matches, protocol), [False, False])
-    said = matches.said_match >= (0 if mode == "loc" else -1)
-    shown = matches.shown_match != -1 if mode == "loc" else np.ones(len(matches.shown_match), bool)
+    hit = _hits(matches, protocol)
+    said = np.ones(len(matches.said_match), bool) if mode == "all" else matches.said_match >= 0
+    shown = np.ones(len(matches.shown_match), bool) if mode == "all" else matches.shown_match != NO_SUCH_CLASS
     counts = [
         np.bincount(matches.said_item[said], hit[matches.said_match[said]], n),
         np.bincount(matches.said_item[said], minlength=n),
@@ -495,12 +503,7 @@ def word_accuracy(references: Sentences, predictions: Sentences, protocol: Proto
     A prediction has as many sentences as the image has references, in their order, and is looked up by the word's
     position. A word without a box, or of an image without a prediction, is wrong.
     """
-    if not references:
-        raise DeixisError("the reference holds no image; is this the right split?")
-    classes = sorted({word.name for sentences in references.values() for s in sentences for word in s.objects})
-    if not classes:
-        raise DeixisError("the reference holds no word with a box; is this the right split?")
-    number = {name: i for i, name in enumerate(classes)}
+    number = _number_classes(references)
     pairs = _Pairs()
     rows: list[tuple[int, int, int]] = []
     for item, (image, sentences) in enumerate(references.items()):
@@ -522,10 +525,10 @@ def word_accuracy(references: Sentences, predictions: Sentences, protocol: Proto
     if protocol.partial:
         hit |= np.append(partial, False)
     found = _table(rows)
-    table = np.zeros((len(references), len(classes), 2))
+    table = np.zeros((len(references), len(number), 2))
     np.add.at(table[..., 0], (found[:, 0], found[:, 1]), hit[found[:, 2]])
     np.add.at(table[..., 1], (found[:, 0], found[:, 1]), 1)
-    return WordAccuracy(tuple(references), tuple(classes), table)
+    return WordAccuracy(tuple(references), tuple(number), table)
 
 
 def accuracy_score(accuracy: WordAccuracy, protocol: Protocol = FLICKR30K, **about: object) -> Score:

@@ -76,8 +76,7 @@ def _from_dataset(root: Path, split: str) -> Reference:
         names = [name for name in loader.splits(root) if name != split]
         return frozenset(sample.image_id for name in names for sample in loader.load(root, name))
 
-    files = {name: s.image_id for s in dataset if s.path is not None for name in (s.path.name, s.path.stem)}
-    images = Images(frozenset(samples), files, size, lambda image: image in others())
+    images = Images(frozenset(samples), _file_names(dataset), size, lambda image: image in others())
     return Reference(
         dataset.name,
         split,
@@ -89,6 +88,15 @@ def _from_dataset(root: Path, split: str) -> Reference:
         samples=dataset.samples,
         training=lambda: loader.load(root, "train").samples if "train" in loader.splits(root) else (),
     )
+
+
+def _file_names(dataset: Dataset) -> dict[str, str]:
+    """File name, with and without its ending -> image id, where that is clear."""
+    meant: dict[str, set[str]] = {}
+    for sample in dataset:
+        for name in () if sample.path is None else (sample.path.name, sample.path.stem):
+            meant.setdefault(name, set()).add(sample.image_id)
+    return {name: ids.pop() for name, ids in meant.items() if len(ids) == 1}
 
 
 def phrase_references(dataset: Dataset) -> tuple[PhraseReference, ...]:
