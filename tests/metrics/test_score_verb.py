@@ -77,6 +77,22 @@ def test_activitynet_submissions(tmp_path, run):
     assert document["scores"]["attention_accuracy"]["value"] == pytest.approx(out["gt"]["accuracy"], abs=1e-9)
 
 
+def test_activitynet_folder(tmp_path, run):
+    """The official files in a folder give what the reference file gives."""
+    _, lemmas, out = unpack("anet_grounding.json.gz", tmp_path)
+    root = tmp_path / "anet"
+    root.mkdir()
+    (tmp_path / "reference.json").rename(root / "anet_entities_cleaned_class_thresh50_trainval.json")
+    splits = {**json.loads((tmp_path / "split.json").read_text()), "testing": []}
+    (root / "split_ids_anet_entities.json").write_text(json.dumps(splits))
+    common = ["--reference", root, "--split", "val", *lemmas, "--missing", "zero", "--json"]
+    _, document, _ = run(tmp_path / "generated.json", *common)
+    for mode in ("all", "loc"):
+        assert document["scores"][f"F1_{mode}"]["value"] == pytest.approx(out[mode]["f1"], abs=1e-9)
+        per_sentence = document["scores"][f"F1_{mode}_per_sent"]["value"]
+        assert per_sentence == pytest.approx(out[mode]["f1_per_sent"], abs=1e-9)
+
+
 def test_missing_predictions(tmp_path, run):
     files, lemmas, _ = unpack("flickr_grounding.json.gz", tmp_path)
     common = [tmp_path / "generated.json", *files, *lemmas, "--json"]

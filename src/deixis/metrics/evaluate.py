@@ -118,15 +118,13 @@ def covers(metric: str, name: str) -> bool:
 
 def _applicable(predictions: Predictions, reference: Reference) -> set[str]:
     groups: set[str] = set()
-    generated = {"grounding", "errors", "hallucination"}
+    boxes = reference.sentences or any(len(e.boxes) for sample in reference.samples for e in sample.entities)
+    grounded = predictions.sentences or any(caption.groundings for caption in predictions.captions.values())
     if predictions.captions and reference.captions:
         groups.add("captions")
-        boxes = reference.sentences or any(len(e.boxes) for sample in reference.samples for e in sample.entities)
-        if boxes and any(caption.groundings for caption in predictions.captions.values()):
-            groups |= generated
-    if predictions.sentences and reference.sentences:
-        on_reference = _on_reference_sentences(predictions.sentences, reference.sentences)
-        groups |= {"words"} if on_reference else generated
+    if boxes and grounded:
+        on_reference = reference.sentences and _on_reference_sentences(predictions.sentences, reference.sentences)
+        groups |= {"words"} if on_reference else {"grounding", "errors", "hallucination"}
     if predictions.phrases and reference.phrases:
         groups.add("phrases")
     if not groups:
@@ -316,11 +314,13 @@ class _Run:
             classes = set(frequency)
         else:
             frequency = object_words.count_classes(self.reference.training(), lemmas, quiet)
-            min_count = self.options.min_count if frequency else 0
+            # ActivityNet Entities comes with its own list of classes
+            min_count = self.options.min_count if frequency and not self.reference.video else 0
             classes = {name for name, count in frequency.items() if count >= min_count}
             if frequency and not classes:
                 raise DeixisError(f"no class is named {min_count} times in training; lower --min-count.")
-            references = object_words.reference_sentences(self.reference.samples, classes or None, lemmas, quiet)
+            chosen = classes if min_count else None
+            references = object_words.reference_sentences(self.reference.samples, chosen, lemmas, quiet)
             known = lemmas or {}
         said: Sentences = self.predictions.sentences
         if not said:

@@ -24,7 +24,7 @@ def count_classes(samples: Iterable[Sample], lemmas: Lemmas = None, quiet: bool 
     """How often captions name each class with a phrase that refers to something visible."""
     captions = [caption for sample in samples for caption in sample.captions]
     counts: Counter[str] = Counter()
-    for caption, parsed in zip(captions, _parse(captions, quiet), strict=True):
+    for caption, parsed in zip(captions, _parses(captions, map(_open, captions), quiet), strict=True):
         heads = (_class_of(phrase, parsed, lemmas) for phrase in caption.phrases if phrase.entity is not None)
         counts.update(head[0] for head in heads if head is not None)
     return counts
@@ -39,7 +39,8 @@ def reference_sentences(
     segment stay, each in its frame. Tokens are lemmas. A photograph without any box is left out: nobody annotated it.
     """
     captions = [caption for sample in samples for caption in sample.captions]
-    parsed = iter(_parse(captions, quiet))
+    # with a map of lemmas only unknown heads need the grammar
+    parsed = iter(_parses(captions, (lemmas is None or _open(caption) for caption in captions), quiet))
     sentences: dict[str, tuple[Sentence, ...]] = {}
     for sample in samples:
         found = tuple(_sentence(sample, caption, next(parsed), classes, lemmas) for caption in sample.captions)
@@ -89,12 +90,20 @@ def said_words(
     return said
 
 
-def _parse(captions: Sequence[Caption], quiet: bool) -> list[Parse]:
-    return parse([caption.text for caption in captions], quiet=quiet)
+def _open(caption: Caption) -> bool:
+    """Whether the class of any phrase of the caption is still to be found."""
+    return not all(phrase.head and phrase.types for phrase in caption.phrases)
+
+
+def _parses(captions: Sequence[Caption], wanted: Iterable[bool], quiet: bool) -> list[Parse | None]:
+    """The parses of the captions for which one is wanted, None for the others."""
+    chosen = list(wanted)
+    found = iter(parse([c.text for c, want in zip(captions, chosen, strict=True) if want], quiet=quiet))
+    return [next(found) if want else None for want in chosen]
 
 
 def _sentence(
-    sample: Sample, caption: Caption, parsed: Parse, classes: Collection[str] | None, lemmas: Lemmas
+    sample: Sample, caption: Caption, parsed: Parse | None, classes: Collection[str] | None, lemmas: Lemmas
 ) -> Sentence:
     entities = {entity.id: entity for entity in sample.entities}
     words: dict[int, ObjectWord] = {}
@@ -112,16 +121,16 @@ def _sentence(
         else:
             boxes: tuple[Box, ...] = tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in entity.boxes.tolist())
             words[at] = ObjectWord(name, at, boxes, tuple(entity.frames.tolist()))
-    tokens = tuple(_lemma(token, parsed, i, lemmas) for i, token in enumerate(parsed.tokens))
+    tokens = tuple(_lemma(token, parsed, i, lemmas) for i, token in enumerate(caption.tokens))
     return Sentence(tuple(words[at] for at in sorted(words)), tokens)
 
 
-def _class_of(phrase: Phrase, parsed: Parse, lemmas: Lemmas) -> tuple[str, int] | None:
+def _class_of(phrase: Phrase, parsed: Parse | None, lemmas: Lemmas) -> tuple[str, int] | None:
     """The class of a phrase and the position of its head noun; None for a phrase without words.
 
     A phrase whose head is known already (ActivityNet Entities) is one word, whose class is its type.
     """
-    if phrase.head and phrase.types:
+    if parsed is None or (phrase.head and phrase.types):
         return phrase.types[0], phrase.start
     at = parsed.head(phrase.start, phrase.end)
     return None if at is None else (_lemma(parsed.tokens[at], parsed, at, lemmas), at)
