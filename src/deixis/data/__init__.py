@@ -9,7 +9,7 @@ Every module of a data set has the same names (see :class:`Loader`):
 ``load(root, split)``    a :class:`~deixis.data.sample.Dataset`
 
 ``deixis.data.load(root, split)`` finds the module by itself. ``scenes`` makes its pictures instead of reading them,
-so it is not among the loaders.
+so it is not among the loaders: in place of a folder it has a name such as ``scenes:200``.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ def loader(name: str) -> Loader:
 def recognise(root: str | Path) -> Loader:
     """The module that reads this folder; a :class:`DeixisError` that lists what each one looks for if none does."""
     root = Path(root)
+    made = loader("scenes")
+    if made.recognise(root):
+        return made
     if not root.is_dir():
         raise DeixisError(f"{root} is not a folder; name the folder that holds the data set.")
     loaders = [loader(name) for name in LOADERS]
