@@ -43,7 +43,8 @@ class Quarters:
         height, width = image.shape[:2]
         x, y = width / 2, height / 2
         boxes = [[0, 0, width, height], [0, 0, x, y], [x, 0, width, y], [0, y, x, height], [x, y, width, height]]
-        labels = Labels(np.zeros((5, 1), dtype=int), np.ones((5, 1)), self.names) if self.names else None
+        sure = np.array([[0.0], [1.0], [0.0], [1.0], [1.0]])
+        labels = Labels(np.zeros((5, 1), dtype=int), sure, self.names) if self.names else None
         return Proposals(np.array(boxes, dtype=np.float32), np.linspace(1, 0, 5, dtype=np.float32), labels)
 
     def describe(self) -> dict[str, Any]:
@@ -84,10 +85,18 @@ def test_regions_say_where_they_come_from() -> None:
     assert (np.diff(regions.labels.probs, axis=1) <= 0).all()
 
 
-def test_a_detector_names_its_own_boxes() -> None:
+def test_a_detector_names_its_own_boxes_and_the_backbone_the_others() -> None:
     labels = Extractor(Tiny(), Quarters(names=("person",))).extract(photo()).labels
+    plain = make().extract(photo()).labels
     assert labels is not None
-    assert labels.best(3) == ("person", 1.0)
+    assert plain is not None
+    assert [labels.best(i) for i in range(5)] == [
+        plain.best(0),
+        ("person", 1.0),
+        plain.best(2),
+        ("person", 1.0),
+        ("person", 1.0),
+    ]
 
 
 def test_given_boxes_take_the_place_of_the_proposals() -> None:

@@ -72,8 +72,7 @@ class Extractor:
             features=features.numpy(),
             size=(width, height),
             scores=None if found is None else found.scores,
-            # A detector knows the names of its own boxes better than a classifier of whole photographs does.
-            labels=self._labels(features) if found is None or found.labels is None else found.labels,
+            labels=self._labels(features, None if found is None else found.labels),
             grid=self._grid(maps) if self.grid else None,
             extractor=self.name,
         )
@@ -105,11 +104,21 @@ class Extractor:
         rows, columns = (min(self.grid, length) for length in maps.values.shape[2:])
         return F.adaptive_avg_pool2d(maps.values[0], (rows, columns)).permute(1, 2, 0).contiguous().numpy()
 
-    def _labels(self, features: torch.Tensor) -> Labels | None:
+    def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
+        """A detector's own names where it has any, which know people too; else the backbone's."""
         if not self.backbone.classes:
-            return None
-        probs, ids = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
-        return Labels(ids.numpy(), probs.numpy(), self.backbone.classes)
+            return named
+        best = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
+        ids, probs = best.indices.numpy(), best.values.numpy()
+        if named is None:
+            return Labels(ids, probs, self.backbone.classes)
+        kept = min(ids.shape[1], named.ids.shape[1])
+        nameless = named.probs[:, :1] == 0
+        return Labels(
+            np.where(nameless, ids[:, :kept] + len(named.names), named.ids[:, :kept]),
+            np.where(nameless, probs[:, :kept], named.probs[:, :kept]),
+            (*named.names, *self.backbone.classes),
+        )
 
 
 def default_extractor(proposer: Proposer | None = None, grid: int = 0) -> Extractor:
