@@ -107,6 +107,15 @@ def test_an_exception_in_the_middle_keeps_what_was_added(tmp_path: Path) -> None
     assert same(FeatureStore(tmp_path)["a"], make_regions(1))
 
 
+def test_reading_and_commanding_do_not_wait_for_torch() -> None:
+    check = "import sys, deixis.vision.store, deixis.commands.features, deixis.commands.regions; print(*sys.modules)"
+    modules = subprocess.run(
+        [sys.executable, "-c", check], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.split()
+    assert "deixis.vision.store" in modules
+    assert not {"torch", "cv2", "spacy", "matplotlib"} & set(modules)
+
+
 # Who may write, who may read --------------------------------------------------------------------------------------
 
 
