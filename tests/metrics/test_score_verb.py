@@ -10,6 +10,7 @@ import pytest
 
 from deixis import cli
 from deixis.data import load
+from deixis.metrics.object_words import default_minimum
 from deixis.metrics.references import phrase_references
 from deixis.metrics.score import load_scores
 from deixis.types import GroundedCaption, Grounding
@@ -260,6 +261,13 @@ def test_grounded_captions_of_a_data_set(tmp_path, flickr, run):
     small = write_lines(tmp_path / "small.jsonl", captions(man=[5, 5, 20, 20]))
     _, partial, _ = run(small, "--reference", flickr, "--min-count", "3", "--json", "--metrics", "errors")
     assert partial["scores"]["wrong_partial"]["value"] == 1.0
+
+
+def test_minimum_count_follows_the_size_of_the_training_split(tmp_path, flickr, run):
+    assert [default_minimum(images) for images in (29_783, 7_455, 100, 0)] == [100, 25, 1, 1]
+    said = write_lines(tmp_path / "captions.jsonl", captions())
+    _, document, _ = run(said, "--reference", flickr, "--json", "--metrics", "F1_all")
+    assert "min_count:1|" in document["scores"]["F1_all"]["signature"]
 
 
 def test_lemma_map_in_place_of_spacy(tmp_path, flickr, run):

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from deixis.metrics.evaluate import CURVES, MIN_COUNT, Evaluation, Options, evaluate
+from deixis.metrics.evaluate import CURVES, Evaluation, Options, evaluate
 from deixis.metrics.formats import read_lemmas, read_predictions, read_proposals
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import Score, save_scores
@@ -31,7 +31,7 @@ def score(
     protocol: Literal["official", "paper"] = "official",
     missing: Literal["error", "zero", "skip"] = "error",
     lemmas: Path | None = None,
-    min_count: int = MIN_COUNT,
+    min_count: int | None = None,
     proposals: Path | None = None,
     spice_jars: Path | None = None,
     as_json: Annotated[Flag, tyro.conf.arg(name="json")] = False,
@@ -57,7 +57,8 @@ def score(
         protocol: conventions of grounded captions, as the published evaluators have them or as the papers say.
         missing: what a missing prediction is: an error, wrong, or left out.
         lemmas: JSON map from words to lemmas in place of spaCy's, to compare runs of different tools.
-        min_count: how often training captions must name an object class (data sets only).
+        min_count: how often training captions must name an object class of a data set; 100 for all of Flickr30k
+            Entities and in proportion to the training images elsewhere, if not given.
         proposals: COCO results file of boxes, for the upper bound of choosing the best of them.
         spice_jars: folder with the CoreNLP jars that SPICE needs.
         as_json: write the scores to stdout as JSON.

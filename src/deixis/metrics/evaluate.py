@@ -43,9 +43,6 @@ CURVES = ("accuracy_at_", "F1_all_frequency_")
 
 CAPTION_METRICS = ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE")
 
-MIN_COUNT = 100
-"""How often training captions must name a class. GVD's list for Flickr30k Entities has 480 classes."""
-
 
 @dataclass(frozen=True)
 class Options:
@@ -55,7 +52,7 @@ class Options:
     missing: Literal["error", "zero", "skip"] = "error"
     protocol: Literal["official", "paper"] = "official"
     lemmas: Mapping[str, str] | None = None  # word -> lemma, in place of spaCy's
-    min_count: int = MIN_COUNT
+    min_count: int | None = None  # how often training captions must name a class; see object_words.default_minimum
     proposals: Mapping[str, npt.NDArray[np.float64]] | None = None
     spice_jars: Path | None = None
     quiet: bool = False
@@ -308,28 +305,33 @@ class _Run:
         if not self.predictions.captions and not self.predictions.sentences:
             raise DeixisError(f"{self.predictions.path} holds phrases, not captions; --metrics phrases scores them.")
         lemmas, quiet = self.options.lemmas, self.options.quiet
-        frequency, min_count = self.reference.frequency, None
+        captions = self.predictions.captions
         if self.reference.sentences:
             references, known = object_words.lemmatise(self.reference.sentences, lemmas, quiet)
-            classes = set(frequency)
+            counts = self.reference.frequency or _count(references)
+            classes = object_words.named_classes(counts, captions.values(), lemmas, quiet)
+            trained, minimum = bool(self.reference.frequency), None
         else:
-            frequency = object_words.count_classes(self.reference.training(), lemmas, quiet)
-            # ActivityNet Entities comes with its own list of classes
-            min_count = self.options.min_count if frequency and not self.reference.video else 0
-            classes = {name for name, count in frequency.items() if count >= min_count}
-            if frequency and not classes:
-                raise DeixisError(f"no class is named {min_count} times in training; lower --min-count.")
-            chosen = classes if min_count else None
-            references = object_words.reference_sentences(self.reference.samples, chosen, lemmas, quiet)
-            known = lemmas or {}
-        said: Sentences = self.predictions.sentences
-        if not said:
-            classes |= {word.name for group in references.values() for s in group for word in s.objects}
-            said = object_words.said_words(self.predictions.captions, classes, lemmas, quiet)
-        if not frequency:
-            self.notes.append("there is no training split: class frequencies are those of the scored split")
-            frequency = Counter(word.name for group in references.values() for s in group for word in s.objects)
-        return _Objects(references, said, known, frequency, min_count)
+            training = self.reference.training()
+            trained, samples = bool(training), training or self.reference.samples
+            minimum = object_words.default_minimum(len(training)) if trained else 1
+            if trained and self.options.min_count is not None:
+                minimum = self.options.min_count
+            classes = object_words.find_classes(samples, minimum, lemmas, quiet)
+            if not classes.names:
+                raise DeixisError(f"no class is named {minimum} times in training; lower --min-count.")
+            references, known = object_words.reference_sentences(self.reference.samples, classes, lemmas, quiet), {}
+            minimum = None if self.reference.video else minimum
+        if not trained:
+            self.notes.append("there is no training split: classes and their frequencies are those of the scored split")
+        said = self.predictions.sentences or object_words.said_words(captions, classes, quiet)
+        frequency = dict(zip(classes.names, classes.counts, strict=True))
+        return _Objects(references, said, known, frequency, minimum)
+
+
+def _count(sentences: Sentences) -> Counter[str]:
+    """How often each class is named."""
+    return Counter(word.name for group in sentences.values() for sentence in group for word in sentence.objects)
 
 
 def _phrases_of(captions: Mapping[str, GroundedCaption]) -> dict[Mention, tuple[Grounding, ...]]:

@@ -1,17 +1,19 @@
-"""The object words of captions: which word stands for which class, as the papers make classes of phrases.
+"""The object words of captions: which word stands for which class, on both sides of the comparison.
 
-The class of a phrase is the lemma of its head noun; it is a class when training captions name it often enough. The
-lemma is spaCy's, in the context of the sentence, or that of a map which makes runs of different tools comparable.
+Classes are those of :class:`deixis.language.classes.ObjectClasses`: lemmas of head nouns that training captions name
+often enough. The lemma is spaCy's, or that of a map, which makes runs of different tools comparable. ActivityNet
+Entities and GVD's reference files come with their own classes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from deixis import boxes as geometry
-from deixis.data import Caption, Sample
+from deixis.data import Caption, Entity, Sample
+from deixis.language.classes import ObjectClasses
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.metrics.grounded_captions import ObjectWord, Sentence, Sentences
 from deixis.types import Box, GroundedCaption, Phrase
@@ -19,34 +21,98 @@ from deixis.types import Box, GroundedCaption, Phrase
 Lemmas = Mapping[str, str] | None
 """Word -> lemma, a word that is not in it being its own lemma; None: spaCy's."""
 
+USUAL_MINIMUM, USUAL_IMAGES = 100, 29_783
+"""Mentions that make a class among the training images of Flickr30k Entities.
 
-def count_classes(samples: Iterable[Sample], lemmas: Lemmas = None, quiet: bool = False) -> Counter[str]:
-    """How often captions name each class with a phrase that refers to something visible."""
+The papers have a list of 480 classes. In proportion a quarter of the images needs 25 mentions, which leaves 448.
+"""
+
+
+def default_minimum(images: int) -> int:
+    """How often the captions of so many training images must name a class, where nobody says."""
+    return max(1, round(USUAL_MINIMUM * images / USUAL_IMAGES))
+
+
+# Data sets ----------------------------------------------------------------------------------------------------------
+
+
+def find_classes(samples: Sequence[Sample], minimum: int, lemmas: Lemmas = None, quiet: bool = False) -> ObjectClasses:
+    """The classes of captions whose phrases refer to something visible."""
     captions = [caption for sample in samples for caption in sample.captions]
-    counts: Counter[str] = Counter()
-    for caption, parsed in zip(captions, _parses(captions, map(_open, captions), quiet), strict=True):
-        heads = (_class_of(phrase, parsed, lemmas) for phrase in caption.phrases if phrase.entity is not None)
-        counts.update(head[0] for head in heads if head is not None)
-    return counts
+    visible = [[phrase for phrase in caption.phrases if phrase.entity is not None] for caption in captions]
+    if any(_settled(phrase) for phrases in visible for phrase in phrases):
+        return _given_classes(phrase for phrases in visible for phrase in phrases)
+    return ObjectClasses.build(zip(_parse(captions, lemmas, quiet), visible, strict=True), minimum)
 
 
 def reference_sentences(
-    samples: Sequence[Sample], classes: Collection[str] | None, lemmas: Lemmas = None, quiet: bool = False
+    samples: Sequence[Sample], classes: ObjectClasses, lemmas: Lemmas = None, quiet: bool = False
 ) -> dict[str, tuple[Sentence, ...]]:
-    """The captions of each image as object words of the given classes (None: of any class) that have boxes.
+    """The captions of each image as those object words that have boxes; the tokens are lemmas.
 
     Several boxes of a photograph's entity become the one box around them, as in GVD's reference; those of a video
-    segment stay, each in its frame. Tokens are lemmas. A photograph without any box is left out: nobody annotated it.
+    segment stay, each in its frame. A photograph without any box is left out: nobody annotated it.
     """
-    captions = [caption for sample in samples for caption in sample.captions]
-    # with a map of lemmas only unknown heads need the grammar
-    parsed = iter(_parses(captions, (lemmas is None or _open(caption) for caption in captions), quiet))
+    parses = iter(_parse([caption for sample in samples for caption in sample.captions], lemmas, quiet))
     sentences: dict[str, tuple[Sentence, ...]] = {}
     for sample in samples:
-        found = tuple(_sentence(sample, caption, next(parsed), classes, lemmas) for caption in sample.captions)
+        found = tuple(_sentence(sample, caption, next(parses), classes) for caption in sample.captions)
         if sample.frames or any(len(entity.boxes) for entity in sample.entities):
             sentences[sample.image_id] = found
     return sentences
+
+
+def _sentence(sample: Sample, caption: Caption, parsed: Parse, classes: ObjectClasses) -> Sentence:
+    entities = {entity.id: entity for entity in sample.entities}
+    words: dict[int, ObjectWord] = {}
+    for phrase in caption.phrases:
+        entity = entities.get(phrase.entity or "")
+        if entity is None or len(entity.boxes) == 0:
+            continue
+        at = phrase.start if _settled(phrase) else parsed.head(phrase.start, phrase.end)
+        name = phrase.types[0] if _settled(phrase) else classes.of_phrase(parsed, phrase)
+        if at is not None and name is not None:
+            words[at] = ObjectWord(name, at, *_place(entity))
+    # a token that stands for a class is called by it, so that the two sides meet
+    tokens = tuple(classes.of(token) or lemma for token, lemma in zip(parsed.tokens, parsed.lemmas, strict=True))
+    return Sentence(tuple(words[at] for at in sorted(words)), tokens)
+
+
+def _place(entity: Entity) -> tuple[tuple[Box, ...], tuple[int, ...]]:
+    if entity.frames is None:
+        x1, y1, x2, y2 = geometry.union(entity.boxes).tolist()
+        return ((x1, y1, x2, y2),), ()
+    return tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in entity.boxes.tolist()), tuple(entity.frames.tolist())
+
+
+def _settled(phrase: Phrase) -> bool:
+    """Whether the data set says itself what a phrase is: in ActivityNet Entities one word, whose type is its class."""
+    return bool(phrase.head and phrase.types)
+
+
+def _given_classes(phrases: Iterable[Phrase]) -> ObjectClasses:
+    """The classes that a data set gives to its words."""
+    uses = Counter((phrase.head, phrase.types[0]) for phrase in phrases if _settled(phrase))
+    counts: Counter[str] = Counter()
+    words: dict[str, str] = {}
+    for (word, name), times in sorted(uses.items(), key=lambda use: use[1]):
+        counts[name] += times
+        words[word] = name  # the most frequent class of a word comes last
+    order = sorted(counts, key=lambda name: (-counts[name], name))
+    return ObjectClasses(tuple(order), tuple(counts[name] for name in order), words)
+
+
+def _parse(captions: Sequence[Caption], lemmas: Lemmas, quiet: bool) -> list[Parse]:
+    return [_relemmatised(parsed, lemmas) for parsed in parse([caption.text for caption in captions], quiet=quiet)]
+
+
+def _relemmatised(parsed: Parse, lemmas: Lemmas) -> Parse:
+    if lemmas is None:
+        return parsed
+    return replace(parsed, lemmas=tuple(lemmas.get(token, token) for token in parsed.tokens))
+
+
+# GVD's files --------------------------------------------------------------------------------------------------------
 
 
 def lemmatise(sentences: Sentences, lemmas: Lemmas = None, quiet: bool = False) -> tuple[Sentences, Mapping[str, str]]:
@@ -61,82 +127,45 @@ def lemmatise(sentences: Sentences, lemmas: Lemmas = None, quiet: bool = False) 
     # an empty token keeps its place, as positions count
     parsed = parse_words([[token or "-" for token in sentence.tokens] for sentence in flat], quiet=quiet)
     done = iter([replace(sentence, tokens=p.lemmas) for sentence, p in zip(flat, parsed, strict=True)])
-    names = sorted({word.name for sentence in flat for word in sentence.objects})
-    alone = parse_words([[name] for name in names], quiet=quiet)
-    return (
-        {image: tuple(next(done) for _ in group) for image, group in sentences.items()},
-        {name: p.lemmas[0] for name, p in zip(names, alone, strict=True)},
-    )
+    names = {word.name for sentence in flat for word in sentence.objects}
+    return {image: tuple(next(done) for _ in group) for image, group in sentences.items()}, _alone(names, quiet)
+
+
+def named_classes(
+    counts: Mapping[str, int], captions: Iterable[GroundedCaption], lemmas: Lemmas = None, quiet: bool = False
+) -> ObjectClasses:
+    """Classes whose names are known, with the words of captions that stand for them by their lemma."""
+    words = {word.lower() for caption in captions for word in caption.words}
+    lemma = _alone(words, quiet) if lemmas is None else {word: lemmas.get(word, word) for word in words}
+    order = sorted(counts, key=lambda name: (-counts[name], name))
+    known = {word: lemma[word] for word in sorted(words) if lemma[word] in counts}
+    return ObjectClasses(tuple(order), tuple(counts[name] for name in order), known)
+
+
+def _alone(words: Iterable[str], quiet: bool) -> dict[str, str]:
+    """The lemma of each word by itself."""
+    order = sorted(words)
+    parsed = parse_words([[word] for word in order], quiet=quiet)
+    return {word: p.lemmas[0] for word, p in zip(order, parsed, strict=True)}
+
+
+# What was said ------------------------------------------------------------------------------------------------------
 
 
 def said_words(
-    captions: Mapping[str, GroundedCaption], classes: Collection[str], lemmas: Lemmas = None, quiet: bool = False
+    captions: Mapping[str, GroundedCaption], classes: ObjectClasses, quiet: bool = False
 ) -> dict[str, tuple[Sentence]]:
-    """The groundings of generated captions as object words; those of no known class are no object words."""
-    # a single word is its own head, and a map needs no grammar
-    simple = lemmas is not None and all(g.end - g.start == 1 for c in captions.values() for g in c.groundings)
-    parses = [None] * len(captions) if simple else parse_words([c.words for c in captions.values()], quiet=quiet)
+    """The groundings of generated captions as object words; those of no class are no object words."""
+    # a single word is its own head; only longer groundings need the grammar
+    long = [image for image, c in captions.items() if any(g.end - g.start > 1 for g in c.groundings)]
+    parses = dict(zip(long, parse_words([captions[image].words for image in long], quiet=quiet), strict=True))
     said: dict[str, tuple[Sentence]] = {}
-    for (image, caption), parsed in zip(captions.items(), parses, strict=True):
+    for image, caption in captions.items():
         words = []
         for grounding in caption.groundings:
-            at = grounding.start if parsed is None else parsed.head(grounding.start, grounding.end)
-            if at is None:
-                continue
-            name = _lemma(caption.words[at].lower(), parsed, at, lemmas)
-            if name in classes:
+            at = parses[image].head(grounding.start, grounding.end) if image in parses else grounding.start
+            name = None if at is None else classes.of(caption.words[at])
+            if at is not None and name is not None:
                 words.append(ObjectWord(name, at, (grounding.box,)))
         said[image] = (Sentence(tuple(words), caption.words),)
     return said
-
-
-def _open(caption: Caption) -> bool:
-    """Whether the class of any phrase of the caption is still to be found."""
-    return not all(phrase.head and phrase.types for phrase in caption.phrases)
-
-
-def _parses(captions: Sequence[Caption], wanted: Iterable[bool], quiet: bool) -> list[Parse | None]:
-    """The parses of the captions for which one is wanted, None for the others."""
-    chosen = list(wanted)
-    found = iter(parse([c.text for c, want in zip(captions, chosen, strict=True) if want], quiet=quiet))
-    return [next(found) if want else None for want in chosen]
-
-
-def _sentence(
-    sample: Sample, caption: Caption, parsed: Parse | None, classes: Collection[str] | None, lemmas: Lemmas
-) -> Sentence:
-    entities = {entity.id: entity for entity in sample.entities}
-    words: dict[int, ObjectWord] = {}
-    for phrase in caption.phrases:
-        entity = entities.get(phrase.entity or "")
-        head = _class_of(phrase, parsed, lemmas)
-        if entity is None or len(entity.boxes) == 0 or head is None:
-            continue
-        name, at = head
-        if classes is not None and name not in classes:
-            continue
-        if entity.frames is None:
-            x1, y1, x2, y2 = geometry.union(entity.boxes).tolist()
-            words[at] = ObjectWord(name, at, ((x1, y1, x2, y2),))
-        else:
-            boxes: tuple[Box, ...] = tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in entity.boxes.tolist())
-            words[at] = ObjectWord(name, at, boxes, tuple(entity.frames.tolist()))
-    tokens = tuple(_lemma(token, parsed, i, lemmas) for i, token in enumerate(caption.tokens))
-    return Sentence(tuple(words[at] for at in sorted(words)), tokens)
-
-
-def _class_of(phrase: Phrase, parsed: Parse | None, lemmas: Lemmas) -> tuple[str, int] | None:
-    """The class of a phrase and the position of its head noun; None for a phrase without words.
-
-    A phrase whose head is known already (ActivityNet Entities) is one word, whose class is its type.
-    """
-    if parsed is None or (phrase.head and phrase.types):
-        return phrase.types[0], phrase.start
-    at = parsed.head(phrase.start, phrase.end)
-    return None if at is None else (_lemma(parsed.tokens[at], parsed, at, lemmas), at)
-
-
-def _lemma(word: str, parsed: Parse | None, at: int, lemmas: Lemmas) -> str:
-    if lemmas is not None or parsed is None:
-        return word if lemmas is None else lemmas.get(word, word)
-    return parsed.lemmas[at]
