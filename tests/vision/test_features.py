@@ -25,7 +25,7 @@ from deixis.errors import DeixisError
 from deixis.types import Labels
 from deixis.vision.backbone import EfficientNetLite, Tiny
 from deixis.vision.bulk import Job, Workers, _outcome
-from deixis.vision.extractor import Extractor, default_extractor, extractor_name, named_extractor
+from deixis.vision.extractor import Extractor, default_extractor, extractor_from, extractor_name, named_extractor
 from deixis.vision.proposals import Proposals
 from deixis.vision.store import FeatureStore
 
@@ -149,6 +149,16 @@ def test_names_follow_from_everything_that_matters() -> None:
     assert len(names) == 4
     assert all(name.startswith("tiny+") for name in names)
     assert make().name == extractor_name(json.loads(json.dumps(make().describe())))
+
+
+def test_a_description_is_enough_to_build_the_extractor_again() -> None:
+    first = named_extractor("tiny", "selective-search", boxes=7)
+    again = extractor_from(json.loads(json.dumps(first.describe())), grid=3)
+    assert (again.name, again.grid) == (first.name, 3)
+    with pytest.raises(DeixisError, match=r"the model wants regions of the extractor tiny\+.* makes tiny\+"):
+        extractor_from({**first.describe(), "version": 0})
+    with pytest.raises(DeixisError, match=r"tiny\+quarters-.* is not one that this version knows how to build"):
+        extractor_from(make().describe())
 
 
 def test_the_default_extractor_sees_a_cat() -> None:
