@@ -63,7 +63,8 @@ class TextCache:
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorcode not in _DAMAGED:
                     raise
-                self.path.unlink()
+                for file in (self.path, self.path.with_name(f"{self.path.name}-journal")):
+                    file.unlink(missing_ok=True)
                 return self._act(action)
         except (sqlite3.Error, OSError) as error:
             self._usable = False

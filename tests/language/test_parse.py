@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,18 @@ def test_a_caption_of_words_parses_like_the_written_one() -> None:
 def test_words_stay_words_even_where_they_are_punctuation() -> None:
     odd = [("a", "dog", ".", "-lrb-", "co-op.", "!"), (), ("A",)]
     assert [parsed.tokens for parsed in parse_words(odd)] == [("a", "dog", ".", "-lrb-", "co-op.", "!"), (), ("a",)]
+
+
+@pytest.mark.parametrize("word", ["", "ice cream", "a\nb"])
+def test_what_is_not_a_word_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match="word"):
+        parse_words([("a", word)])
+
+
+def test_spacy_is_imported_only_to_parse() -> None:
+    modules = "deixis.language.parse, deixis.language.classes, deixis.language.relations, deixis.language.vocabulary"
+    check = f"import sys, {modules}; sys.exit(bool({{'spacy', 'torch', 'rich'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
 def test_pronouns_are_no_phrases() -> None:

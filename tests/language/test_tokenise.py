@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -41,6 +42,22 @@ def test_java_still_gives_the_golden_tokens() -> None:
     assert [found[i][0].strip().split(" ") for i in texts] == [expected or [""] for _, expected in NASTY]
 
 
+@pytest.mark.skipif("DEIXIS_FLICKR30K_ENTITIES" not in os.environ, reason="DEIXIS_FLICKR30K_ENTITIES names no data set")
+def test_all_captions_of_a_data_set() -> None:
+    ptb = pytest.importorskip("pycocoevalcap.tokenizer.ptbtokenizer")
+    from deixis.data import flickr30k_entities
+
+    root = Path(os.environ["DEIXIS_FLICKR30K_ENTITIES"])
+    captions = {
+        sample.image_id: [caption.text for caption in sample.captions]
+        for split in flickr30k_entities.splits(root)
+        for sample in flickr30k_entities.load(root, split)
+    }
+    assert captions
+    found = ptb.PTBTokenizer().tokenize({i: [{"caption": text} for text in texts] for i, texts in captions.items()})
+    assert {i: [" ".join(tokens(text)) for text in texts] for i, texts in captions.items()} == found
+
+
 def test_tokens_keep_case_punctuation_and_places() -> None:
     assert tokenise("The dog's (red) hat.") == [
         Token("The", 0, 3),
@@ -52,6 +69,10 @@ def test_tokens_keep_case_punctuation_and_places() -> None:
         Token("hat", 16, 19),
         Token(".", 19, 20),
     ]
+
+
+def test_half_a_character_is_no_part_of_a_word() -> None:
+    assert tokenise("x\ud83d@y") == [Token("x", 0, 1), Token("@y", 2, 4)]
 
 
 def test_two_words_in_one_have_their_own_places() -> None:

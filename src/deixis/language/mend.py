@@ -68,7 +68,7 @@ def mend(draft: Draft, verbs: Container[str]) -> None:
 
 
 def _lemma(token: str, lemma: str, verbs: Container[str]) -> str:
-    """ "riding" is of "ride": that of "rid" is written "ridding"."""
+    """The lemma, mended: "riding" is of "ride", for that of "rid" is written "ridding"."""
     if (
         token in (f"{lemma}ing", f"{lemma}ed", f"{lemma}es")
         and _ONE_CONSONANT.fullmatch(lemma)
@@ -171,7 +171,7 @@ def _take_out(draft: Draft, start: int, verb: int) -> None:
 
 
 def _give_back_noun(draft: Draft, verb: int) -> None:
-    """ "A dog covered in mud runs": the mud goes back to the preposition that it was torn from."""
+    """In "a dog covered in mud runs" the mud goes back to the preposition that it was torn from."""
     noun = start = verb - 1
     if draft.labels[noun] != "compound" or draft.heads[noun] != verb:
         return

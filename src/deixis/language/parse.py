@@ -131,6 +131,8 @@ def parse_words(
 
     Every word is one token of the parse, punctuation too.
     """
+    if any(not word or set(word) & _APART for words in captions for word in words):
+        raise ValueError("a word of a caption is not empty and has no space in it")
     return _parse([_GLUE + _GLUE.join(words) for words in captions], _spoken, processes, cache, quiet)
 
 
@@ -138,6 +140,7 @@ def parse_words(
 
 _Sentence = tuple[list[str], list[int]]  # all words for spaCy to read; which of them are kept
 _GLUE = "\0"
+_APART = frozenset(f" \n{_GLUE}")  # what keeps words apart in names and rows
 _ENDS = frozenset(".!?")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _LEANS_LEFT = frozenset([".", ",", ";", ":", "!", "?", "''", ")", "]", "}", "n't", "%"])
@@ -190,25 +193,25 @@ def _work(batches: Sequence[list[_Sentence]], processes: int) -> Iterator[tuple[
     idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
 
     def ask(batch: list[_Sentence]) -> list[str]:
-        helper = idle.get()
+        worker = idle.get()
         try:
-            return _ask(helper, batch)
+            return _ask(worker, batch)
         finally:
-            idle.put(helper)
+            idle.put(worker)
 
-    helpers = [_start() for _ in range(processes)]
+    workers = [_start() for _ in range(processes)]
     pool = ThreadPoolExecutor(processes)
     try:
-        for helper in helpers:
-            idle.put(helper)
+        for worker in workers:
+            idle.put(worker)
         numbers = {pool.submit(ask, batch): number for number, batch in enumerate(batches)}
         yield from ((numbers[future], future.result()) for future in as_completed(numbers))
     finally:
-        for helper in helpers:
-            helper.kill()
+        for worker in workers:
+            worker.kill()
         pool.shutdown(cancel_futures=True)
-        for helper in helpers:
-            helper.communicate()
+        for worker in workers:
+            worker.communicate()
 
 
 def _start() -> subprocess.Popen[str]:
@@ -219,17 +222,17 @@ def _start() -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         encoding="utf-8",
         start_new_session=True,  # an interrupt is ours to handle: they are killed with the work
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
 
 
-def _ask(helper: subprocess.Popen[str], batch: list[_Sentence]) -> list[str]:
-    assert helper.stdin is not None
-    assert helper.stdout is not None
+def _ask(worker: subprocess.Popen[str], batch: list[_Sentence]) -> list[str]:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
     try:
-        helper.stdin.write(json.dumps(batch) + "\n")
-        helper.stdin.flush()
-        answer = helper.stdout.readline()
+        worker.stdin.write(json.dumps(batch) + "\n")
+        worker.stdin.flush()
+        answer = worker.stdout.readline()
     except BrokenPipeError:
         answer = ""
     if not answer:

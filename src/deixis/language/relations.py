@@ -148,7 +148,7 @@ class _Clauses:
         )
 
     def _from_relative_clause(self, token: int) -> Iterator[tuple[int, str, bool]]:
-        """ "A horse that a man rides", "the bench a dog sits on"."""
+        """The noun as the object of a clause: "a horse that a man rides", "the bench a dog sits on"."""
         parse = self.parse
         for verb in self.below[token]:
             if parse.labels[verb] != "relcl" or parse.pos[verb] not in _VERBAL:

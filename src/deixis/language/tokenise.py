@@ -172,6 +172,7 @@ _RULES = [
     )
 ]
 _FAST = re.compile(r"\s*([A-Za-z]+|,|\.(?=\s*$))(?!\S)")  # most of a caption: words and commas before a space
+_HALF_CHARACTERS = re.compile(r"[\ud800-\udfff]")  # of broken files; no text may hold them
 _HALVES = {"cannot": 3, "gonna": 3, "gotta": 3, "wanna": 3, "lemme": 3, "gimme": 3}
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
 _FORMS = (
@@ -191,6 +192,8 @@ _CONTRACTED = re.compile(rf"{_AUXILIARY}|n{_A}t|{_A}", re.IGNORECASE)
 
 def _lex(text: str) -> list[tuple[str, int, int]]:
     """(normalised form, start, end) of each token."""
+    if not text.isascii():
+        text = _HALF_CHARACTERS.sub(" ", text)
     found: list[tuple[str, int, int]] = []
     place = 0
     while place < len(text):
