@@ -1,15 +1,40 @@
 """Box proposals: a photograph becomes boxes that may hold something.
 
 The default needs no box supervision at all. Whatever learnt from boxes says so in ``describe()["supervision"]``.
+A limit counts every box, the whole image among them. Asking for fewer boxes gives the beginning of a longer list.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from deixis.errors import DeixisError
 from deixis.vision.proposals.base import Proposals, Proposer
+from deixis.vision.proposals.coco_ssd import CocoSsd, CocoSsdAndSearch
+from deixis.vision.proposals.detectors import TorchvisionDetector, TransformersDetector
+from deixis.vision.proposals.grid import Grid
+from deixis.vision.proposals.lookup import SUFFIXES, BoxFile, Truth
 from deixis.vision.proposals.selective import SelectiveSearch
 
-__all__ = ["Proposals", "Proposer", "SelectiveSearch", "by_name", "default"]
+__all__ = [
+    "BoxFile",
+    "CocoSsd",
+    "CocoSsdAndSearch",
+    "Grid",
+    "Proposals",
+    "Proposer",
+    "SelectiveSearch",
+    "TorchvisionDetector",
+    "TransformersDetector",
+    "Truth",
+    "by_name",
+    "default",
+]
+
+CHOICES = (
+    "selective-search, grid, coco-ssd, coco-ssd+ss, truth:DATASET, a file of boxes (.json, .json.gz, .npz), "
+    "transformers:FOLDER[:PHRASE,PHRASE...] or torchvision:MODEL:WEIGHTS"
+)
 
 
 def default() -> Proposer:
@@ -19,6 +44,24 @@ def default() -> Proposer:
 
 def by_name(name: str, limit: int = 100) -> Proposer:
     """The proposer of that name for the command line, giving at most ``limit`` boxes, the whole image included."""
+    if limit < 1:
+        raise DeixisError("at least one box is needed: the whole image.")
     if name == "selective-search":
         return SelectiveSearch(limit=limit)
-    raise DeixisError(f"there are no proposals called '{name}'; choose selective-search.")
+    if name == "grid":
+        return Grid(limit=limit)
+    if name == "coco-ssd":
+        return CocoSsd(limit=limit)
+    if name == "coco-ssd+ss":
+        return CocoSsdAndSearch(limit=limit)
+    if name.endswith(SUFFIXES):
+        return BoxFile(Path(name), limit=limit)
+    match name.split(":", 2):
+        case ["truth", root] if root:
+            return Truth(Path(root), limit=limit)
+        case ["transformers", folder, *phrases] if folder:
+            text = tuple(phrase.strip() for phrase in ",".join(phrases).split(",") if phrase.strip())
+            return TransformersDetector(Path(folder), text, limit=limit)
+        case ["torchvision", model, weights]:
+            return TorchvisionDetector(model, Path(weights), limit=limit)
+    raise DeixisError(f"there are no proposals called '{name}'; choose {CHOICES}.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from deixis import boxes as geometry
 from deixis.types import Labels
 
 Image = npt.NDArray[np.uint8]  # [H, W, 3] RGB
@@ -19,7 +20,7 @@ class Proposals:
 
     boxes: npt.NDArray[np.float32]  # [N, 4] pixels of the original image, see deixis.boxes
     scores: npt.NDArray[np.float32]  # [N] higher is better, comparable within one image only
-    labels: Labels | None = None  # the detector's own classes, where it has any
+    labels: Labels | None = None  # the detector's own classes, where it has any; the whole image has none ("")
 
     def __post_init__(self) -> None:
         if self.boxes.ndim != 2 or self.boxes.shape[1] != 4 or len(self.boxes) == 0:
@@ -32,11 +33,6 @@ class Proposals:
     def __len__(self) -> int:
         return len(self.boxes)
 
-    def best(self, count: int) -> Proposals:
-        """The first ``count`` proposals."""
-        labels = None if self.labels is None else self.labels.select(slice(count))
-        return Proposals(self.boxes[:count], self.scores[:count], labels)
-
 
 class Proposer(Protocol):
     """A way of proposing boxes: a frozen dataclass of settings, cheap to pickle and to send to another process."""
@@ -46,5 +42,52 @@ class Proposer(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON, ``"name"`` and ``"supervision"`` among them: equal settings, equal proposals."""
+        """The settings as JSON, ``name``, ``limit`` and ``supervision`` among them: equal settings, equal boxes."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Boxes ``[N, 4]`` as a method finds them, best first: perhaps beyond the image's borders, perhaps too many."""
+
+    boxes: npt.NDArray[np.floating]
+    scores: npt.NDArray[np.floating]  # [N]
+    classes: tuple[str, ...] = ()  # what ``class_ids`` mean
+    class_ids: npt.NDArray[np.integer] | None = None  # [N, k]; -1 is no class
+    class_probs: npt.NDArray[np.floating] | None = None  # [N, k]
+
+
+def settings(proposer: Any) -> dict[str, Any]:
+    """The fields of a frozen dataclass as JSON; for :meth:`Proposer.describe`."""
+    values = {field.name: getattr(proposer, field.name) for field in fields(proposer)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def whole_image(image: Image) -> npt.NDArray[np.float64]:
+    """The box ``[4]`` of the whole image."""
+    height, width = image.shape[:2]
+    return np.array([0, 0, width, height], dtype=np.float64)
+
+
+def finish(found: Found, image: Image, limit: int) -> Proposals:
+    """The whole image, then what was found, cut to the image and to ``limit`` boxes in all.
+
+    Boxes of which less than a pixel is left in either direction are dropped.
+    """
+    height, width = image.shape[:2]
+    boxes = geometry.clip(found.boxes, width, height)
+    rows = np.flatnonzero((boxes[:, 2] - boxes[:, 0] >= 1) & (boxes[:, 3] - boxes[:, 1] >= 1))[: limit - 1]
+    best = max(1.0, float(found.scores.max(initial=0)))
+    labels = None
+    if found.class_ids is not None and found.class_probs is not None:
+        blank = np.zeros((1, found.class_ids.shape[1]), dtype=np.int64)
+        labels = Labels(
+            np.concatenate([blank, found.class_ids[rows] + 1]),
+            np.concatenate([blank.astype(np.float32), found.class_probs[rows]]).astype(np.float32),
+            ("", *found.classes),
+        )
+    return Proposals(
+        np.concatenate([whole_image(image)[None], boxes[rows]]).astype(np.float32),
+        np.concatenate([[best], found.scores[rows]]).astype(np.float32),
+        labels,
+    )

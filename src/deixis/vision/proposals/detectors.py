@@ -1,0 +1,289 @@
+"""Detectors of transformers (DETR family, OWL, Grounding DINO) and torchvision, where these are installed.
+
+Both read weights from the disk only: nothing is downloaded, nothing is unpickled. Pictures are prepared here and not
+by the libraries' own processors, because those of transformers need torchvision.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deixis import boxes as geometry
+from deixis.errors import DeixisError
+from deixis.vision.proposals.base import Found, Image, Proposals, finish
+from deixis.vision.proposals.coco_ssd import CLASSES
+
+OVERLAP = 0.7  # a box this close (IoU) to a better one is dropped: OWL gives each thing many
+TOP = 5  # classes kept for each box
+ASKED = ("owlvit", "owlv2", "grounding-dino", "mm-grounding-dino")  # these look for phrases, not for fixed classes
+
+
+@dataclass(frozen=True)
+class TransformersDetector:
+    """An object detector of transformers in a folder that ``save_pretrained`` wrote.
+
+    OWL and Grounding DINO look for the phrases in ``text``; the DETR family has classes of its own.
+    """
+
+    folder: Path
+    text: tuple[str, ...] = ()
+    limit: int = 100
+
+    def propose(self, image: Image, image_id: str = "") -> Proposals:
+        """At most ``limit`` boxes with their classes or phrases, the whole image first."""
+        shares, probs, classes = _ask_transformers(self.folder, self.text, image)
+        height, width = image.shape[:2]
+        return finish(_thinned(geometry.from_normalised(shares, width, height), probs, classes), image, self.limit)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as JSON, with the sum of the weights."""
+        return {
+            "name": ":".join(["transformers", str(self.folder), *([",".join(self.text)] if self.text else [])]),
+            "supervision": f"boxes: whatever taught {self.folder.name}",
+            "limit": self.limit,
+            "overlap": OVERLAP,
+            "sha256": _sum_of(*sorted(self.folder.glob("*.safetensors"))),
+        }
+
+
+@dataclass(frozen=True)
+class TorchvisionDetector:
+    """A detector of torchvision by the name of its function, such as fasterrcnn_resnet50_fpn, with COCO's classes.
+
+    ``weights`` is the state dict that torchvision publishes for it, as ``.pth`` or ``.safetensors``.
+    """
+
+    model: str
+    weights: Path
+    limit: int = 100
+
+    def propose(self, image: Image, image_id: str = "") -> Proposals:
+        """At most ``limit`` boxes with their COCO classes, the whole image first."""
+        import torch
+
+        network = _torchvision_model(self.model, self.weights, self.limit)
+        pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
+        with torch.inference_mode():
+            [answer] = network([pixels])
+        boxes, scores = answer["boxes"].numpy(), answer["scores"].numpy()
+        ids = answer["labels"].numpy()[:, None] - 1
+        order = np.argsort(-scores, kind="stable")
+        found = Found(boxes[order], scores[order], CLASSES, ids[order], scores[order, None])
+        return finish(found, image, self.limit)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as JSON, with the sum of the weights."""
+        return {
+            "name": f"torchvision:{self.model}:{self.weights}",
+            "supervision": f"boxes: COCO (torchvision {self.model})",
+            "limit": self.limit,
+            "sha256": _sum_of(self.weights),
+        }
+
+
+Answer = tuple[npt.NDArray[np.floating], npt.NDArray[np.floating], tuple[str, ...]]
+"""Boxes as shares of the image ``[Q, 4]``, probabilities ``[Q, C]``, and the names of the C classes."""
+
+
+def _thinned(boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.floating], classes: tuple[str, ...]) -> Found:
+    scores = probs.max(axis=1)
+    kept = geometry.nms(boxes, scores, OVERLAP)
+    best = np.argsort(-probs[kept], axis=1, kind="stable")[:, :TOP]
+    return Found(boxes[kept], scores[kept], classes, best, np.take_along_axis(probs[kept], best, axis=1))
+
+
+@functools.lru_cache(maxsize=4)
+def _sum_of(*paths: Path) -> str:
+    total = hashlib.sha256()
+    for path in paths:
+        if not path.is_file():
+            raise DeixisError(f"{path} does not exist; check the path.")
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
+
+
+# transformers -----------------------------------------------------------------------------------------------------
+
+
+def _ask_transformers(folder: Path, text: tuple[str, ...], image: Image) -> Answer:
+    import torch
+
+    model = _transformers_model(folder)
+    kind = str(model.config.model_type)
+    if (kind in ASKED) != bool(text):
+        said = "looks for phrases: name some" if kind in ASKED else "has classes of its own: ask for no phrases"
+        raise DeixisError(f"the detector in {folder} ({kind}) {said}, as in transformers:FOLDER:a dog,a red ball.")
+    pixels, frame = _pixels(_processor(folder), image, square=kind == "owlv2")
+    inputs: dict[str, Any] = {"pixel_values": torch.from_numpy(pixels)[None]}
+    if kind not in ASKED:
+        answer = _run(model, inputs)
+        logits = answer.logits[0]
+        own = model.config.id2label
+        classes = tuple(str(own[index]) for index in range(len(own)))
+        # DETR and YOLOS end with a class for "nothing" and share one softmax; their descendants have neither.
+        probs = logits.softmax(-1)[:, :-1] if logits.shape[-1] == len(classes) + 1 else logits.sigmoid()
+        return _corners(answer.pred_boxes[0], frame), probs.numpy(), classes
+    tokenizer = _tokenizer(folder)
+    if kind.startswith("owl"):
+        length = model.config.text_config.max_position_embeddings
+        inputs |= tokenizer(list(text), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+        answer = _run(model, inputs)
+        return _corners(answer.pred_boxes[0], frame), answer.logits[0].sigmoid().numpy(), text
+    # Grounding DINO reads all phrases as one sentence, each closed by a full stop, and scores its tokens.
+    if any("." in phrase for phrase in text):
+        raise DeixisError("a phrase for Grounding DINO must have no full stop in it.")
+    inputs |= tokenizer(" . ".join(phrase.lower() for phrase in text) + " .", return_tensors="pt")
+    answer = _run(model, inputs)
+    tokens = inputs["input_ids"][0].numpy()
+    stops = np.flatnonzero(tokens == tokenizer.convert_tokens_to_ids("."))
+    starts = np.concatenate([[1], stops[:-1] + 1])  # the first token opens the sentence
+    scores = answer.logits[0].sigmoid().numpy()
+    probs = np.stack([scores[:, a:b].max(axis=1) for a, b in zip(starts, stops, strict=True)], axis=1)
+    return _corners(answer.pred_boxes[0], frame), probs, text
+
+
+def _run(model: Any, inputs: Mapping[str, Any]) -> Any:
+    import torch
+
+    with torch.inference_mode():
+        return model(**inputs)
+
+
+def _corners(boxes: Any, frame: tuple[float, float]) -> npt.NDArray[np.float64]:
+    """Centre, width and height as shares of the network's input to corners as shares of the image."""
+    centre, size = boxes.double().numpy()[:, :2], boxes.double().numpy()[:, 2:]
+    return np.concatenate([centre - size / 2, centre + size / 2], axis=1) * np.tile(frame, 2)
+
+
+def _pixels(settings: Mapping[str, Any], image: Image, square: bool) -> tuple[npt.NDArray[np.float32], Any]:
+    """The network's input ``[3, h, w]``, and its width and height in units of the image's."""
+    from PIL import Image as Pictures
+
+    frame = np.ones(2)
+    if square:  # OWLv2 sees the picture in the top left corner of a grey square
+        height, width = image.shape[:2]
+        side = max(height, width)
+        canvas = np.full((side, side, 3), 127, dtype=np.uint8)
+        canvas[:height, :width] = image
+        image, frame = canvas, np.array([side / width, side / height])
+    picture = Pictures.fromarray(image)
+    if settings.get("do_resize", True):
+        resample = Pictures.Resampling(settings.get("resample", Pictures.Resampling.BILINEAR))
+        picture = picture.resize(_new_size(settings, picture.size), resample)
+    pixels = np.asarray(picture, dtype=np.float32)
+    if settings.get("do_rescale", True):
+        pixels = pixels * np.float32(settings.get("rescale_factor", 1 / 255))
+    if settings.get("do_normalize", True):
+        pixels = (pixels - np.float32(settings["image_mean"])) / np.float32(settings["image_std"])
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)), frame
+
+
+def _new_size(settings: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, int]:
+    wanted = settings["size"]
+    if isinstance(wanted, int):  # how early DETR checkpoints say it
+        wanted = {"shortest_edge": wanted, "longest_edge": settings.get("max_size")}
+    if "height" in wanted:
+        return int(wanted["width"]), int(wanted["height"])
+    scale = wanted["shortest_edge"] / min(size)
+    if wanted.get("longest_edge"):
+        scale = min(scale, wanted["longest_edge"] / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+@functools.lru_cache(maxsize=1)
+def _transformers_model(folder: Path) -> Any:
+    transformers = _transformers()
+    if not (folder / "config.json").is_file():
+        raise DeixisError(f"{folder} holds no config.json; name a folder that save_pretrained wrote.")
+    try:
+        kind = transformers.AutoConfig.from_pretrained(folder, local_files_only=True).model_type
+        auto = "AutoModelForZeroShotObjectDetection" if kind in ASKED else "AutoModelForObjectDetection"
+        load = getattr(transformers, auto).from_pretrained
+        return load(folder, local_files_only=True, use_safetensors=True).eval()
+    except (ImportError, OSError, ValueError, KeyError, RuntimeError) as error:
+        raise DeixisError(f"the detector in {folder} cannot be loaded ({error}).") from None
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(folder: Path) -> Any:
+    try:
+        return _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (ImportError, OSError, ValueError, KeyError) as error:
+        raise DeixisError(f"{folder} holds no usable tokenizer ({error}); save it beside the model.") from None
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise DeixisError("detectors of transformers need it: pip install 'deixis[transformers]'.") from None
+    return transformers
+
+
+@functools.lru_cache(maxsize=1)
+def _processor(folder: Path) -> Mapping[str, Any]:
+    """How pictures are prepared for the model: size, mean and deviation."""
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        path = folder / name
+        if path.is_file():
+            try:
+                settings = json.loads(path.read_text(encoding="utf-8"))
+                settings = settings.get("image_processor", settings)
+                _new_size(settings, (100, 100))
+                if settings.get("do_normalize", True):
+                    np.float32(settings["image_mean"]), np.float32(settings["image_std"])
+                return settings
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DeixisError(f"{path} does not say how pictures are prepared ({error!r}).") from None
+    raise DeixisError(f"{folder} holds no preprocessor_config.json; save the image processor beside the model.")
+
+
+# torchvision ------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1)
+def _torchvision_model(name: str, weights: Path, limit: int) -> Any:
+    try:
+        from torchvision.models import detection
+    except (ImportError, OSError, RuntimeError) as error:  # a build for another torch fails while it is imported
+        raise DeixisError(
+            f"detectors of torchvision need a torchvision that fits the installed torch ({error}); "
+            "install one from the same place as torch."
+        ) from None
+    build = getattr(detection, name, None)
+    if not callable(build) or name.startswith("_"):
+        raise DeixisError(f"torchvision has no detector called '{name}'.")
+    network = build(weights=None, weights_backbone=None)
+    try:
+        network.load_state_dict(_state(weights))
+    except RuntimeError as error:
+        raise DeixisError(f"{weights} does not fit torchvision's {name} ({str(error).splitlines()[0]}).") from None
+    # Proposals want the uncertain boxes too. Two-stage detectors keep these settings in their heads.
+    head = getattr(network, "roi_heads", network)
+    head.score_thresh, head.detections_per_img = 0.0, limit
+    return network.eval()
+
+
+def _state(path: Path) -> Any:
+    if not path.is_file():
+        raise DeixisError(f"{path} does not exist; check the path.")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        import torch
+
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged archives raise whatever their reader raises
+        raise DeixisError(f"{path} cannot be read as weights ({type(error).__name__}: {error}).") from None
