@@ -2,13 +2,13 @@
 
 A picture is the same on every machine that has the same OpenCV: circles come from a rounded table, random numbers
 from :class:`Dice`, shapes from sums, products and square roots, and there are no fonts. Versions of OpenCV differ in
-how they fill the rim of a polygon; that moves a box by no more than a third of a pixel.
+how they fill the rim of a polygon; that moves a box by no more than half a pixel.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,7 +22,7 @@ Rgb = tuple[int, int, int]
 Points = npt.NDArray[np.float64]  # [N, 2], x to the right, y down
 Pair = tuple[float, float]
 
-SUPERSAMPLING = 3
+SUPERSAMPLING = 2
 """Painted pixels per picture pixel along each side; their average is the anti-aliasing."""
 
 _SUBPIXEL_BITS = 4
@@ -60,7 +60,7 @@ class Paint:
     @property
     def accent(self) -> Rgb:
         """The colour of the stripes or spots: white, or grey on white."""
-        return PALETTE["white"] if self.name not in ("white", "yellow") else tint(self.rgb, -0.42)
+        return PALETTE["white"] if self.name != "white" else tint(self.rgb, -0.42)
 
 
 HAIR: dict[str, Rgb] = {
@@ -106,10 +106,16 @@ def arc(
     """Points along an ellipse from one angle to another (degrees, clockwise from the right)."""
     points = _circle(start, end, corners) * (rx, ry)
     if turn:
-        c, s = _COS[round(turn) % _STEPS], _SIN[round(turn) % _STEPS]
+        c, s = direction(turn)
         across, down = points[:, 0], points[:, 1]
         points = np.stack([across * c - down * s, across * s + down * c], axis=1)
     return points + np.array((x, y))
+
+
+def direction(degrees: float) -> Pair:
+    """Cosine and sine, of the nearest whole degree."""
+    k = round(degrees) % _STEPS
+    return float(_COS[k]), float(_SIN[k])
 
 
 @lru_cache(maxsize=4096)
@@ -127,6 +133,17 @@ def rectangle(x1: float, y1: float, x2: float, y2: float, radius: float = 0) -> 
     left, right, top, bottom = x1 + radius, x2 - radius, y1 + radius, y2 - radius
     corners = ((right, top, 270), (right, bottom, 0), (left, bottom, 90), (left, top, 180))
     return np.concatenate([arc(x, y, radius, radius, at, at + 90, corners=5) for x, y, at in corners])
+
+
+def path(text: str, at: Pair = (0.0, 0.0), scale: float = 1.0) -> list[Pair]:
+    """Points from a text of hundredths, "x y, x y, ..."; scaled and moved if asked."""
+    (left, top), size = at, scale / 100
+    return [(left + size * x, top + size * y) for x, y in _hundredths(text)]
+
+
+@lru_cache(maxsize=1024)
+def _hundredths(text: str) -> list[Pair]:
+    return [(float(x), float(y)) for x, y in (pair.split() for pair in text.split(","))]
 
 
 def polygon(*points: Pair) -> Points:
@@ -177,12 +194,18 @@ def curve(*points: Pair, steps: int = 6) -> Points:
 def ribbon(line: Points, width: float, end_width: float | None = None) -> Points:
     """An open line made broad; the widths are radii, at its start and at its end."""
     last = width if end_width is None else end_width
-    ahead = np.concatenate([line[1:] - line[:-1], line[-1:] - line[-2:-1]])
-    behind = np.concatenate([ahead[:1], ahead[:-1]])
-    along = ahead + behind
-    along /= np.maximum(np.sqrt((along**2).sum(1, keepdims=True)), 1e-9)
-    across = np.stack([-along[:, 1], along[:, 0]], axis=1) * np.linspace(width, last, len(line))[:, None]
+    steps = line[1:] - line[:-1]
+    along = np.concatenate([steps[:1], steps[:-1] + steps[1:], steps[-1:]])
+    x, y = along[:, 0], along[:, 1]
+    breadth = (width + (last - width) * _fractions(len(line))) / np.maximum(np.sqrt(x * x + y * y), 1e-9)
+    across = np.stack([-y * breadth, x * breadth], axis=1)
     return np.concatenate([line + across, (line - across)[::-1]])
+
+
+@lru_cache(maxsize=256)
+def _fractions(count: int) -> npt.NDArray[np.float64]:
+    """From 0 to 1 in equal steps."""
+    return np.arange(count) / max(count - 1, 1)
 
 
 def cloud(x: float, y: float, rx: float, ry: float, bumps: int, depth: float = 0.12) -> Points:
@@ -230,7 +253,7 @@ class Shape:
 
 
 class Canvas:
-    """A square picture of ``size`` pixels: ``paint [S, S, 4]``, S = 3 * size; red, green, blue and owner."""
+    """A square picture of ``size`` pixels: ``paint [S, S, 4]``, S = 2 * size; red, green, blue and owner."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -243,22 +266,32 @@ class Canvas:
         np.copyto(other.paint, self.paint)
         return other
 
-    def fill(self, points: Points, rgb: Rgb, owner: int = 0, hole: Points | None = None) -> None:
-        """Fill an outline (in picture widths)."""
-        outlines = [self._fixed(points)] if hole is None else [self._fixed(points), self._fixed(hole)]
-        cv2.fillPoly(self.paint, outlines, (*rgb, owner), cv2.LINE_8, _SUBPIXEL_BITS)
+    def fill(self, points: Points, rgb: Rgb) -> None:
+        """Fill an outline (in picture widths) of the backdrop."""
+        cv2.fillPoly(self.paint, [self._fixed(points)], (*rgb, 0), cv2.LINE_8, _SUBPIXEL_BITS)
 
     def draw(self, shape: Shape, points: Points, move: Pair, scale: Pair, owner: int) -> None:
-        """Paint a shape whose ``points`` are already in picture widths; ``move`` and ``scale`` place its overlays."""
-        hole = None if shape.hole is None else shape.hole * scale + move
+        """Paint a shape whose ``points`` are already in picture widths; ``move`` and ``scale`` place the rest of it."""
+        outlines = [self._fixed(points)]
+        if shape.hole is not None:
+            outlines.append(self._fixed(shape.hole * scale + move))
         if shape.line > 0:
             breadth = max(round(shape.line * self.scale / 224), 1)
             edge = (*tint(shape.fill, -0.38), owner)
-            for outline in (points,) if hole is None else (points, hole):
-                cv2.polylines(self.paint, [self._fixed(outline)], True, edge, 2 * breadth, cv2.LINE_8, _SUBPIXEL_BITS)
-        self.fill(points, shape.fill, owner, hole)
-        if shape.overlay:
-            self._clip(points, [(part * scale + move, rgb) for part, rgb in shape.overlay], owner)
+            cv2.polylines(self.paint, outlines, True, edge, 2 * breadth, cv2.LINE_8, _SUBPIXEL_BITS)
+        cv2.fillPoly(self.paint, outlines, (*shape.fill, owner), cv2.LINE_8, _SUBPIXEL_BITS)
+        if not shape.overlay:
+            return
+        window, origin = self._window(points)
+        if window.size == 0:
+            return
+        mask = np.zeros(window.shape[:2], np.uint8)
+        cv2.fillPoly(mask, [outlines[0] - origin], 255, cv2.LINE_8, _SUBPIXEL_BITS)
+        layer = window.copy()
+        for part, rgb in shape.overlay:
+            outline = self._fixed(part * scale + move) - origin
+            cv2.fillPoly(layer, [outline], (*rgb, owner), cv2.LINE_8, _SUBPIXEL_BITS)
+        cv2.copyTo(layer, mask, window)
 
     def shadow(self, x: float, y: float, rx: float, ry: float, strength: float = 0.2) -> None:
         """Darken an ellipse of what is painted so far; it changes nobody's ownership."""
@@ -288,17 +321,6 @@ class Canvas:
             min(math.ceil(x2 * self.scale) + margin, self.scale),
             min(math.ceil(y2 * self.scale) + margin, self.scale),
         )
-
-    def _clip(self, points: Points, overlay: Iterable[tuple[Points, Rgb]], owner: int) -> None:
-        window, origin = self._window(points)
-        if window.size == 0:
-            return
-        mask = np.zeros(window.shape[:2], np.uint8)
-        cv2.fillPoly(mask, [self._fixed(points) - origin], 255, cv2.LINE_8, _SUBPIXEL_BITS)
-        layer = window.copy()
-        for part, rgb in overlay:
-            cv2.fillPoly(layer, [self._fixed(part) - origin], (*rgb, owner), cv2.LINE_8, _SUBPIXEL_BITS)
-        cv2.copyTo(layer, mask, window)
 
     def _window(self, points: Points) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """The paint around an outline, a view, and its corner in fixed point."""

@@ -32,51 +32,65 @@ class Composition:
     sample: Sample
 
 
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """One drawing, and what is to be seen in it."""
+
+    drawing: Drawing
+    referents: list[Referent]
+    places: list[Place]
+
+
 def compose(seed: Sequence[int], image_id: str, size: int, frames: int = 0) -> Composition:
     """A picture (``frames`` = 0) or a video of that many frames; a layout that hides its main thing is thrown away."""
     attempt = 0
     while True:
         words = (*seed, min(frames, 1), attempt)
-        scene, drawings = _draw(words, size, frames)
-        story = _tell_motion(scene, drawings) if frames else _tell(scene, drawings[0])
+        scene, views = _draw(words, size, frames)
+        story = _tell_motion(scene, views) if frames else _tell(scene, views[0])
         if story is not None:
             break
         attempt += 1
     told = sentences(story, Dice(*words, _WORDS))
-    pixels = np.stack([drawing.pixels for drawing in drawings]) if frames else drawings[0].pixels
-    entities = _entities([facts.places(scene, drawing) for drawing in drawings], moving=frames > 0)
+    pixels = np.stack([view.drawing.pixels for view in views]) if frames else views[0].drawing.pixels
     captions = tuple(sentence.caption() for sentence in told)
+    entities = _entities([view.places for view in views], moving=frames > 0)
     sample = Sample(image_id, captions, size=(size, size), entities=entities, pixels=pixels)
-    return Composition(scene, tuple(drawings), tuple(told), sample)
+    return Composition(scene, tuple(view.drawing for view in views), tuple(told), sample)
 
 
-def _draw(words: Sequence[int], size: int, frames: int) -> tuple[Scene, list[Drawing]]:
+def _draw(words: Sequence[int], size: int, frames: int) -> tuple[Scene, list[_Frame]]:
     scene = (make_moving_layout if frames else make_layout)(Dice(*words, _LAYOUT))
     canvas = Canvas(size)
     paint_backdrop(canvas, scene.setting, Dice(*words, _BACKDROP))
     if not frames:
-        return scene, [draw(scene, canvas)]
+        return scene, [_look(scene, draw(scene, canvas))]
     times = [k / max(frames - 1, 1) for k in range(frames)]
-    return scene, [draw(at_time(scene, time), canvas.copy()) for time in times]
+    return scene, [_look(scene, draw(at_time(scene, time), canvas.copy())) for time in times]
 
 
-def _tell(scene: Scene, drawing: Drawing) -> Story | None:
-    """What a still picture shows; None if its main thing is hidden."""
+def _look(scene: Scene, drawing: Drawing) -> _Frame:
     everyone = facts.referents(scene, drawing)
-    if not everyone[0].nameable:
+    return _Frame(drawing, everyone, facts.places(scene, drawing, everyone))
+
+
+def _tell(scene: Scene, view: _Frame) -> Story | None:
+    """What a still picture shows; None if its main thing is hidden."""
+    if not view.referents[0].nameable:
         return None
     return Story(
         setting=scene.setting,
         things=scene.things,
-        referents={referent.id: referent for referent in everyone if referent.nameable},
-        relations=(*facts.built_in(scene, everyone), *facts.spatial(scene, drawing, everyone)),
-        parts=frozenset(_big_parts(facts.places(scene, drawing), drawing)),
+        referents={referent.id: referent for referent in view.referents if referent.nameable},
+        relations=(*facts.built_in(scene, view.referents), *facts.spatial(scene, view.drawing, view.referents)),
+        parts=_big_parts(view),
     )
 
 
-def _big_parts(places: list[Place], drawing: Drawing) -> list[str]:
-    side = _PART_SIDE * drawing.pixels.shape[0]
-    return [p.id for p in places if "." in p.id and any(min(b[2] - b[0], b[3] - b[1]) >= side for b in p.boxes)]
+def _big_parts(view: _Frame) -> frozenset[str]:
+    side = _PART_SIDE * view.drawing.size
+    parts = [place for place in view.places if "." in place.id]
+    return frozenset(p.id for p in parts if any(min(b[2] - b[0], b[3] - b[1]) >= side for b in p.boxes))
 
 
 def _entities(per_frame: list[list[Place]], moving: bool) -> tuple[Entity, ...]:
@@ -107,15 +121,14 @@ def _entities(per_frame: list[list[Place]], moving: bool) -> tuple[Entity, ...]:
 # Videos -------------------------------------------------------------------------------------------------------------
 
 
-def _tell_motion(scene: Scene, drawings: Sequence[Drawing]) -> Story | None:
-    """What a video shows; None if its main thing is hidden in most frames.
+def _tell_motion(scene: Scene, views: Sequence[_Frame]) -> Story | None:
+    """What a video shows; None if its main thing is hidden in half of the frames.
 
     A referent may be named if it is well to be seen in most frames. A relation is told if it holds in every frame in
     which both are well to be seen.
     """
-    frames = [facts.referents(scene, drawing) for drawing in drawings]
-    often = [sum(frame[k].nameable for frame in frames) * 2 > len(frames) for k in range(len(frames[0]))]
-    everyone = [replace(referent, nameable=seen) for referent, seen in zip(frames[0], often, strict=True)]
+    often = [sum(view.referents[k].nameable for view in views) * 2 > len(views) for k in range(len(views[0].referents))]
+    everyone = [replace(referent, nameable=seen) for referent, seen in zip(views[0].referents, often, strict=True)]
     if not everyone[0].nameable:
         return None
     named = {referent.id: referent for referent in everyone if referent.nameable}
@@ -123,21 +136,19 @@ def _tell_motion(scene: Scene, drawings: Sequence[Drawing]) -> Story | None:
         setting=scene.setting,
         things=scene.things,
         referents=named,
-        relations=(*facts.built_in(scene, everyone), *_lasting(scene, drawings, frames, named)),
-        parts=frozenset(_big_parts(facts.places(scene, drawings[len(drawings) // 2]), drawings[0])),
+        relations=(*facts.built_in(scene, everyone), *_lasting(scene, views, named)),
+        parts=_big_parts(views[len(views) // 2]),
         motions={
-            referent.id: _motion(scene, drawings, referent, named)
+            referent.id: _motion(scene, views, referent, named)
             for referent in named.values()
             if referent.leads and scene.units[referent.unit].drift != (0.0, 0.0)
         },
     )
 
 
-def _lasting(
-    scene: Scene, drawings: Sequence[Drawing], frames: Sequence[Sequence[Referent]], named: Collection[str]
-) -> list[Relation]:
-    found = [set(facts.spatial(scene, d, frame)) for d, frame in zip(drawings, frames, strict=True)]
-    visible = [{referent.id for referent in frame if referent.nameable} for frame in frames]
+def _lasting(scene: Scene, views: Sequence[_Frame], named: Collection[str]) -> list[Relation]:
+    found = [set(facts.spatial(scene, view.drawing, view.referents)) for view in views]
+    visible = [{referent.id for referent in view.referents if referent.nameable} for view in views]
     candidates = sorted(set().union(*found), key=lambda r: (r.name, r.subject, r.object))
     return [
         r
@@ -147,17 +158,16 @@ def _lasting(
     ]
 
 
-def _motion(scene: Scene, drawings: Sequence[Drawing], referent: Referent, named: Mapping[str, Referent]) -> Motion:
+def _motion(scene: Scene, views: Sequence[_Frame], referent: Referent, named: Mapping[str, Referent]) -> Motion:
     unit = scene.units[referent.unit]
     way = "up" if unit.moves == "rise" else "left" if unit.drift[0] < 0 else "right"
-    first, last = (any(drawing.box(k) is not None for k in referent.things) for drawing in (drawings[0], drawings[-1]))
-    middle = _middle(unit)
-    low, high = middle - abs(unit.drift[0]) / 2, middle + abs(unit.drift[0]) / 2
+    first, last = (any(view.drawing.boxes[k] for k in referent.things) for view in (views[0], views[-1]))
+    middle, half = _middle(unit), abs(unit.drift[0]) / 2
     passes = [
         other.id
         for other in named.values()
         if other.leads and scene.units[other.unit].drift == (0.0, 0.0)
-        if low + 0.1 < _middle(scene.units[other.unit]) < high - 0.1
+        if abs(_middle(scene.units[other.unit]) - middle) < half - 0.1
     ]
     return Motion(unit.moves, way, enters=not first, leaves=not last, passes=tuple(passes))
 

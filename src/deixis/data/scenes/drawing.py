@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -11,42 +13,32 @@ import numpy.typing as npt
 
 from deixis.data.scenes.canvas import SUPERSAMPLING, Canvas, Points, Shape
 from deixis.data.scenes.layout import Scene, Unit
-from deixis.data.scenes.things import LOOSE, Thing
+from deixis.data.scenes.look import LOOSE
+from deixis.data.scenes.things import Thing, shapes
 from deixis.types import Box
 
 Owners = npt.NDArray[np.integer | np.floating]  # as OpenCV's stubs have it; the numbers are bytes
 Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in painted pixels
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A painted scene. Boxes and areas are of visible pixels, in pixels of the picture (thirds of a pixel occur)."""
+    """A painted scene. Boxes are tight on visible pixels, in pixels of the picture (halves of a pixel occur)."""
 
     pixels: npt.NDArray[np.uint8]  # [H, W, 3]
-    owners: Owners  # [3H, 3W] index into `keys`; 0 is the backdrop
+    owners: Owners  # [2H, 2W] index into `keys`; 0 is the backdrop
     keys: tuple[tuple[int, str], ...]  # (thing, part) of each owner; the part is "wheels/0", or "" for the rest
-    boxes: tuple[Box | None, ...]  # of each owner; None where nothing of it is to be seen
-    areas: npt.NDArray[np.int64]  # [owners] visible painted pixels of each
-    whole: npt.NDArray[np.int64]  # [things] painted pixels of each thing before others hid it
-    hides: npt.NDArray[np.int64]  # [things, things] painted pixels of the second that the first hides
+    key_boxes: tuple[Box | None, ...]  # of each owner; None where nothing of it is to be seen
+    boxes: tuple[Box | None, ...]  # of each thing, without its loose parts
+    visible: tuple[float, ...]  # how much of each thing is to be seen, 0..1
+    areas: tuple[int, ...]  # painted pixels of each thing before other units hid some
+    hides: Mapping[tuple[int, int], int]  # (front thing, back thing): painted pixels of the back one hidden
 
-    def box(self, thing: int) -> Box | None:
-        """The box around what is to be seen of a thing, without its loose parts."""
-        found = [box for key, box in zip(self.keys, self.boxes, strict=True) if box is not None and _is_of(key, thing)]
-        if not found:
-            return None
-        x1, y1, x2, y2 = zip(*found, strict=True)
-        return min(x1), min(y1), max(x2), max(y2)
-
-    def visible(self, thing: int) -> float:
-        """How much of the thing is to be seen, 0..1."""
-        seen = sum(int(area) for (owner, _), area in zip(self.keys, self.areas, strict=True) if owner == thing)
-        return seen / max(int(self.whole[thing]), 1)
-
-    def mask(self, thing: int, part: str = "") -> npt.NDArray[np.bool_]:
-        """Which painted pixels ``[3H, 3W]`` are a thing's (without its loose parts), or its part's."""
-        wanted = [_is_of(key, thing) if not part else key[0] == thing and plain(key[1]) == part for key in self.keys]
-        return np.array(wanted)[self.owners]
+    @property
+    def size(self) -> int:
+        """Width and height of the picture."""
+        return len(self.pixels)
 
 
 def plain(key: str) -> str:
@@ -54,16 +46,13 @@ def plain(key: str) -> str:
     return key.partition("/")[0]
 
 
-def _is_of(key: tuple[int, str], thing: int) -> bool:
-    return key[0] == thing and key[1] not in LOOSE
-
-
 def draw(scene: Scene, canvas: Canvas) -> Drawing:
     """Paint the things of a scene, the far ones first, upon a canvas that has its backdrop."""
-    n = len(scene.things)
+    everything = range(len(scene.things))
     keys: list[tuple[int, str]] = [(-1, "")]
     reach: list[Window] = [(0, 0, canvas.scale, canvas.scale)]  # of each owner, in painted pixels
-    whole, hides = np.zeros(n, np.int64), np.zeros((n, n), np.int64)
+    whole: Counter[int] = Counter()
+    hides: Counter[tuple[int, int]] = Counter()
     for first, unit in sorted(zip(scene.offsets(), scene.units, strict=True), key=lambda pair: _nearness(pair[1])):
         known = len(keys)
         strokes = _strokes(canvas, first, unit, keys, reach)
@@ -77,16 +66,23 @@ def draw(scene: Scene, canvas: Canvas) -> Drawing:
         after = cv2.extractChannel(canvas.paint[y1:y2, x1:x2], 3)
         for owner in range(known, len(keys)):
             whole[keys[owner][0]] += _measure(after, window, owner, reach[owner])[1]
-        _record_hiding(before, after, keys, hides)
+        hides += _hidden(before, after, keys)
     owners = cv2.extractChannel(canvas.paint, 3)
-    seen = [_measure(owners, reach[0], owner, reach[owner]) for owner in range(len(keys))]
+    found = [_measure(owners, reach[0], owner, reach[owner]) for owner in range(len(keys))]
+    tight: dict[int, list[Box]] = {k: [] for k in everything}
+    seen: Counter[int] = Counter()
+    for (index, part), (box, area) in zip(keys[1:], found[1:], strict=True):
+        seen[index] += area
+        if box is not None and part not in LOOSE:
+            tight[index].append(box)
     return Drawing(
         pixels=canvas.picture(),
         owners=owners,
         keys=tuple(keys),
-        boxes=tuple(box for box, _ in seen),
-        areas=np.array([area for _, area in seen]),
-        whole=whole,
+        key_boxes=tuple(box for box, _ in found),
+        boxes=tuple(_union(tight[k]) if tight[k] else None for k in everything),
+        visible=tuple(seen[k] / max(whole[k], 1) for k in everything),
+        areas=tuple(whole[k] for k in everything),
         hides=hides,
     )
 
@@ -98,7 +94,7 @@ def _strokes(
     stack = [
         (thing.layer + shape.layer, first + k, thing, shape)
         for k, thing in sorted(enumerate(unit.things), key=lambda pair: pair[1].y)
-        for shape in thing.look.shapes
+        for shape in shapes(thing.look)
     ]
     owner_of: dict[tuple[int, str], int] = {}
     strokes = []
@@ -146,14 +142,17 @@ def _measure(owners: Owners, window: Window, owner: int, reach: Window) -> tuple
     return ((x1 + x) / k, (y1 + y) / k, (x1 + x + w) / k, (y1 + y + h) / k), area
 
 
-def _record_hiding(before: Owners, after: Owners, keys: list[tuple[int, str]], hides: npt.NDArray[np.int64]) -> None:
-    hidden = np.flatnonzero((before != after) & (before > 0))
-    if len(hidden):
-        pairs = np.bincount(after.ravel()[hidden].astype(np.int64) * 256 + before.ravel()[hidden])
-        for pair in np.flatnonzero(pairs):
-            hides[keys[pair // 256][0], keys[pair % 256][0]] += pairs[pair]
+def _hidden(before: Owners, after: Owners, keys: list[tuple[int, str]]) -> Counter[tuple[int, int]]:
+    """How many painted pixels of earlier things (the second of a pair) the new ones have taken."""
+    out: Counter[tuple[int, int]] = Counter()
+    places = np.flatnonzero((before != after) & (before > 0))
+    if len(places):
+        pairs = np.bincount(after.ravel()[places].astype(np.int64) * 256 + before.ravel()[places])
+        for pair in np.flatnonzero(pairs).tolist():
+            out[keys[pair // 256][0], keys[pair % 256][0]] += int(pairs[pair])
+    return out
 
 
-def _union(windows: Sequence[Window]) -> Window:
-    x1, y1, x2, y2 = zip(*windows, strict=True)
+def _union(boxes: Sequence[tuple[N, N, N, N]]) -> tuple[N, N, N, N]:
+    x1, y1, x2, y2 = zip(*boxes, strict=True)
     return min(x1), min(y1), max(x2), max(y2)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from deixis.data.scenes.drawing import Drawing, plain
-from deixis.data.scenes.layout import ANIMALS, NOUN, PEOPLE, VEHICLES, Scene
+from deixis.data.scenes.kinds import ANIMALS, NOUN, PEOPLE, VEHICLES
+from deixis.data.scenes.layout import Scene
 from deixis.data.scenes.things import Thing
 from deixis.types import Box
 
@@ -37,7 +36,7 @@ _CLOTHES = (
     "scarf",
 )
 _BODY = ("hair", "face", "head", "beard", "arms", "legs", "body", "tail", "ears", "mane", "horns", "wings", "beak")
-_MADE_OF = {"head": ("face", "hair", "beard")}  # parts of people that are made of smaller ones
+_HEAD = ("face", "hair", "beard")  # what the head of a person is made of
 
 
 @dataclass(frozen=True)
@@ -97,67 +96,62 @@ def thing_ids(things: Sequence[Thing]) -> list[str]:
 
 
 def referents(scene: Scene, drawing: Drawing) -> list[Referent]:
-    """Everything that captions may name, or that stands in relation to it; the main one of each unit first."""
-    size = drawing.pixels.shape[0]
+    """Everything that captions may name if it is to be seen, unit by unit."""
     ids = thing_ids(scene.things)
+    shown = [_seen(drawing, thing, _VISIBLE_SHARE, _VISIBLE_SIDE) for thing in range(len(ids))]
     out: list[Referent] = []
     for number, (first, unit) in enumerate(zip(scene.offsets(), scene.units, strict=True)):
         members = tuple(first + k for k in unit.members)
-        shown = tuple(k for k in members if _seen(drawing, k, size, _VISIBLE_SHARE, _VISIBLE_SIDE))
         for k in range(first, first + len(unit.things)):
+            leads = k == first
             if k not in members:
                 kind = scene.things[k].kind
-                nameable = _seen(drawing, k, size, _VISIBLE_SHARE, _VISIBLE_SIDE)
-                out.append(Referent(ids[k], kind, (k,), number, unit.zone, False, k == first, nameable))
+                out.append(Referent(ids[k], kind, (k,), number, unit.zone, False, leads, shown[k]))
             elif k == members[0]:
-                # a half-hidden member would make the number in the caption a matter of taste
-                nameable = len(shown) == len(members)
-                out.append(
-                    Referent(f"group.{unit.group}", unit.group, members, number, unit.zone, True, k == first, nameable)
-                )
+                # With a member half hidden, the number in a caption would be a matter of taste.
+                nameable = all(shown[member] for member in members)
+                name = f"group.{unit.group}"
+                out.append(Referent(name, unit.group, members, number, unit.zone, True, leads, nameable))
     return out
 
 
-def _seen(drawing: Drawing, thing: int, size: int, share: float, side: float) -> bool:
-    box = drawing.box(thing)
-    if box is None or drawing.visible(thing) < share:
+def _seen(drawing: Drawing, thing: int, share: float, side: float) -> bool:
+    box = drawing.boxes[thing]
+    if box is None or drawing.visible[thing] < share:
         return False
-    return min(box[2] - box[0], box[3] - box[1]) >= side * size
+    return min(box[2] - box[0], box[3] - box[1]) >= side * drawing.size
 
 
-def places(scene: Scene, drawing: Drawing) -> list[Place]:
+def places(scene: Scene, drawing: Drawing, everyone: Sequence[Referent]) -> list[Place]:
     """Boxes of all visible things, groups and parts. A part's id is the thing's id, a point and the part's name."""
-    size = drawing.pixels.shape[0]
     ids = thing_ids(scene.things)
+    parts = _parts(scene, drawing)
     out: list[Place] = []
-    for unit in referents(scene, drawing):
-        shown = [k for k in unit.things if _seen(drawing, k, size, _BOX_SHARE, _BOX_SIDE)]
-        if unit.plural and shown:
-            boxes = tuple(box for k in shown if (box := drawing.box(k)) is not None)
-            out.append(Place(unit.id, NOUN.get(unit.kind, unit.kind), (kind_type(unit.kind),), boxes))
-        for k in shown:
-            box = drawing.box(k)
-            assert box is not None
+    for referent in everyone:
+        found = [(k, drawing.boxes[k]) for k in referent.things if _seen(drawing, k, _BOX_SHARE, _BOX_SIDE)]
+        shown = [(k, box) for k, box in found if box is not None]
+        if referent.plural and shown:
+            boxes = tuple(box for _, box in shown)
+            out.append(Place(referent.id, NOUN.get(referent.kind, referent.kind), (kind_type(referent.kind),), boxes))
+        for k, box in shown:
             kind = scene.things[k].kind
             out.append(Place(ids[k], NOUN.get(kind, kind), (kind_type(kind),), (box,)))
-            out += _parts(drawing, k, ids[k], kind, size)
+            out += [Place(f"{ids[k]}.{part}", part, (part_type(part),), tuple(b)) for part, b in parts[k].items()]
     return out
 
 
-def _parts(drawing: Drawing, thing: int, thing_id: str, kind: str, size: int) -> list[Place]:
-    found: dict[str, list[Box]] = {}
-    for (owner, key), box in zip(drawing.keys, drawing.boxes, strict=True):
+def _parts(scene: Scene, drawing: Drawing) -> list[dict[str, list[Box]]]:
+    """The boxes of each thing's parts, one per instance."""
+    found: list[dict[str, list[Box]]] = [{} for _ in scene.things]
+    for (owner, key), box in zip(drawing.keys, drawing.key_boxes, strict=True):
         part = plain(key)
-        if owner != thing or box is None or not part:
-            continue
-        if min(box[2] - box[0], box[3] - box[1]) >= _PART_SIDE * size:
-            found.setdefault(part, []).append(box)
-    if kind in PEOPLE:
-        for part, pieces in _MADE_OF.items():
-            boxes = [box for piece in pieces for box in found.get(piece, ())]
-            if boxes:
-                found[part] = [_around(boxes)]
-    return [Place(f"{thing_id}.{part}", part, (part_type(part),), tuple(boxes)) for part, boxes in found.items()]
+        if part and box is not None and min(box[2] - box[0], box[3] - box[1]) >= _PART_SIDE * drawing.size:
+            found[owner].setdefault(part, []).append(box)
+    for thing, parts in zip(scene.things, found, strict=True):
+        head = [box for piece in _HEAD for box in parts.get(piece, ())]
+        if thing.kind in PEOPLE and head:
+            parts["head"] = [_around(head)]
+    return found
 
 
 def _around(boxes: Sequence[Box]) -> Box:
@@ -186,13 +180,12 @@ def spatial(scene: Scene, drawing: Drawing, everyone: Sequence[Referent]) -> lis
 
     The converse (right of, behind, below) is left to the wording.
     """
-    size = drawing.pixels.shape[0]
     out = []
     for a in everyone:
         for b in everyone:
             if a.unit == b.unit or not (a.nameable and b.nameable):
                 continue
-            box_a, box_b = _box(drawing, a, size), _box(drawing, b, size)
+            box_a, box_b = _box(drawing, a), _box(drawing, b)
             zones = scene.units[a.unit].zone, scene.units[b.unit].zone
             if in_front(drawing, a.things, b.things):
                 out.append(Relation("front", a.id, b.id))
@@ -206,17 +199,17 @@ def spatial(scene: Scene, drawing: Drawing, everyone: Sequence[Referent]) -> lis
     return out
 
 
-def _box(drawing: Drawing, referent: Referent, size: int) -> Box:
+def _box(drawing: Drawing, referent: Referent) -> Box:
     """Around all of a referent, in picture widths."""
-    boxes = [box for thing in referent.things if (box := drawing.box(thing)) is not None]
-    x1, y1, x2, y2 = _around(boxes)
-    return x1 / size, y1 / size, x2 / size, y2 / size
+    x1, y1, x2, y2 = _around([box for thing in referent.things if (box := drawing.boxes[thing]) is not None])
+    return x1 / drawing.size, y1 / drawing.size, x2 / drawing.size, y2 / drawing.size
 
 
 def in_front(drawing: Drawing, front: Sequence[int], back: Sequence[int]) -> bool:
     """Whether the first things hide at least a twelfth of the others, and are not hidden by them."""
-    hidden = int(drawing.hides[np.ix_(front, back)].sum())
-    return hidden * 12 >= int(drawing.whole[list(back)].sum()) and not drawing.hides[np.ix_(back, front)].any()
+    hidden = sum(drawing.hides.get((a, b), 0) for a in front for b in back)
+    covered = any(drawing.hides.get((b, a), 0) for a in front for b in back)
+    return hidden * 12 >= sum(drawing.areas[b] for b in back) and not covered
 
 
 def is_left_of(a: Box, b: Box) -> bool:

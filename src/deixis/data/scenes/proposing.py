@@ -151,12 +151,7 @@ def _spoil(dice: Dice, box: Box, kind: str) -> Box:
 def _jitter(dice: Dice, box: Box, amount: float) -> Box:
     x1, y1, x2, y2 = box
     w, h = amount * (x2 - x1), amount * (y2 - y1)
-    return (
-        x1 + dice.between(-w, w),
-        y1 + dice.between(-h, h),
-        x2 + dice.between(-w, w),
-        y2 + dice.between(-h, h),
-    )
+    return (x1 + dice.between(-w, w), y1 + dice.between(-h, h), x2 + dice.between(-w, w), y2 + dice.between(-h, h))
 
 
 def _background(dice: Dice, taken: npt.NDArray[np.float64], width: int, height: int) -> Box:

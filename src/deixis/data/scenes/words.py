@@ -14,7 +14,24 @@ from deixis.data.scenes.backdrop import Setting
 from deixis.data.scenes.canvas import Paint
 from deixis.data.scenes.dice import Dice
 from deixis.data.scenes.facts import SCENE, Referent, Relation, kind_type, part_type
-from deixis.data.scenes.layout import ANIMALS, PEOPLE, VEHICLES
+from deixis.data.scenes.kinds import ANIMALS, PEOPLE, VEHICLES
+from deixis.data.scenes.lexicon import (
+    ALWAYS,
+    BUILT_IN,
+    CONVERSE,
+    DOING,
+    DONE,
+    FORMS,
+    HUMAN_VERBS,
+    NOUNS,
+    NUMBERS,
+    PAINTED,
+    PLACES,
+    POSES,
+    SPATIAL,
+    STATES,
+    UNCOLOURED,
+)
 from deixis.data.scenes.things import Thing
 from deixis.language.tokenise import tokens
 from deixis.types import Phrase
@@ -105,144 +122,6 @@ class Story:
     motions: Mapping[str, Motion] = field(default_factory=dict)  # video: of the referents that move
 
 
-# Words --------------------------------------------------------------------------------------------------------------
-
-# One and many; a kind that never comes in groups has no plural.
-_NOUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "man": (("man", "man", "guy"), ("men", "guys")),
-    "woman": (("woman", "woman", "lady"), ("women", "ladies")),
-    "boy": (("boy",), ("boys", "boys", "kids", "children")),
-    "girl": (("girl",), ("girls", "girls", "kids", "children")),
-    "people": ((), ("people",)),
-    "dog": (("dog",), ("dogs",)),
-    "cat": (("cat",), ("cats",)),
-    "horse": (("horse",), ("horses",)),
-    "cow": (("cow",), ("cows",)),
-    "sheep": (("sheep",), ("sheep",)),
-    "bird": (("bird",), ("birds",)),
-    "duck": (("duck",), ("ducks",)),
-    "car": (("car",), ("cars",)),
-    "bus": (("bus",), ()),
-    "truck": (("truck",), ()),
-    "bicycle": (("bicycle", "bike"), ()),
-    "boat": (("boat", "sailboat"), ("boats", "sailboats")),
-    "house": (("house", "building"), ()),
-    "tree": (("tree",), ("trees",)),
-    "pine": (("tree", "pine tree"), ("trees", "pine trees")),
-    "palm": (("palm tree", "tree"), ()),
-    "bush": (("bush",), ()),
-    "flower": (("flower",), ("flowers",)),
-    "plant": (("plant",), ()),
-    "rock": (("rock", "stone"), ()),
-    "bench": (("bench",), ()),
-    "table": (("table",), ()),
-    "chair": (("chair",), ()),
-    "sofa": (("sofa", "couch"), ()),
-    "lamp": (("lamp", "light"), ()),
-    "sign": (("sign",), ()),
-    "picture": (("painting",), ()),
-    "snowman": (("snowman",), ()),
-    "ball": (("ball",), ("balls",)),
-    "balloon": (("balloon",), ("balloons",)),
-    "umbrella": (("umbrella",), ()),
-    "kite": (("kite",), ()),
-    "flag": (("flag",), ()),
-    "book": (("book",), ()),
-    "cup": (("cup", "mug"), ()),
-    "box": (("box",), ("boxes",)),
-    "bucket": (("bucket", "pail"), ()),
-    "bag": (("bag",), ()),
-}
-_UNCOLOURED = ("plant", "snowman", "picture", "pine", "palm", "bush")
-_NUMBERS = {
-    2: ("two", "two", "a pair of", "some"),
-    3: ("three", "three", "a group of", "several", "some"),
-    4: ("four", "four", "a group of", "several", "some"),
-}
-# Parts that captions name by their colour, with the paint that has it.
-_PAINTED = {
-    "collar": "collar", "leash": "collar", "sail": "sail", "scarf": "scarf", "pot": "main", "saddle": "saddle",
-    "roof": "roof", "door": "door", "trunk": "trunk",
-}  # fmt: skip
-# Parts that captions name by a word that is always true of them.
-_ALWAYS = {
-    ("dog", "ears"): "floppy", ("dog", "tail"): "long", ("cat", "ears"): "pointed", ("cat", "tail"): "long",
-    ("horse", "tail"): "long", ("horse", "mane"): "thick", ("cow", "horns"): "short", ("bird", "beak"): "orange",
-    ("duck", "beak"): "orange", ("car", "wheels"): "black", ("truck", "wheels"): "black", ("bus", "windows"): "large",
-    ("bicycle", "wheels"): "thin", ("house", "windows"): "square", ("house", "chimney"): "small",
-}  # fmt: skip
-_PLACES = {
-    "park": (("in", "a park"), ("in", "the park"), ("on", "the grass"), ("on", "the lawn")),
-    "beach": (("on", "the beach"), ("at", "the beach"), ("on", "the sand"), ("by", "the sea")),
-    "street": (("on", "the street"), ("on", "a street"), ("in", "the city"), ("on", "the road")),
-    "snow": (("in", "the snow"), ("on", "the snow"), ("on", "the snowy ground")),
-    "field": (("in", "a field"), ("in", "the field"), ("on", "a farm")),
-    "room": (("in", "a room"), ("in", "the room"), ("in", "the living room")),
-    "sky": (("in", "the sky"), ("in", "the air")),
-    "sea": (("on", "the sea"), ("on", "the water")),
-}
-# -ing, he, they
-_FORMS = {
-    "carry": ("carrying", "carries", "carry"), "chase": ("chasing", "chases", "chase"),
-    "drive": ("driving", "drives", "drive"), "float": ("floating", "floats", "float"),
-    "fly": ("flying", "flies", "fly"), "hold": ("holding", "holds", "hold"), "jog": ("jogging", "jogs", "jog"),
-    "jump": ("jumping", "jumps", "jump"), "kick": ("kicking", "kicks", "kick"), "lead": ("leading", "leads", "lead"),
-    "leap": ("leaping", "leaps", "leap"), "lie": ("lying", "lies", "lie"), "play": ("playing", "plays", "play"),
-    "pose": ("posing", "poses", "pose"), "rest": ("resting", "rests", "rest"), "ride": ("riding", "rides", "ride"),
-    "rise": ("rising", "rises", "rise"), "roll": ("rolling", "rolls", "roll"), "run": ("running", "runs", "run"),
-    "sail": ("sailing", "sails", "sail"), "sit": ("sitting", "sits", "sit"), "stand": ("standing", "stands", "stand"),
-    "stroll": ("strolling", "strolls", "stroll"), "walk": ("walking", "walks", "walk"),
-    "wave": ("waving", "waves", "wave"),
-}  # fmt: skip
-# What someone does to something: the verb, and the word before its object.
-_DOING: dict[str, tuple[tuple[str, str], ...]] = {
-    "hold": (("hold", ""), ("hold", ""), ("carry", "")),
-    "fly": (("fly", ""), ("fly", ""), ("play", "with")),
-    "lead": (("walk", ""), ("lead", ""), ("walk", "with")),
-    "ride": (("ride", ""), ("ride", ""), ("sit", "on")),
-    "kick": (("kick", ""), ("play", "with")),
-    "chase": (("chase", ""), ("run", "after"), ("play", "with")),
-    "sit": (("sit", "on"), ("sit", "on"), ("rest", "on")),
-}
-# What is done to something by someone.
-_DONE = {
-    "hold": ("held by", "carried by", "in the hands of"),
-    "fly": ("held by", "flown by"),
-    "lead": ("led by", "walked by"),
-    "ride": ("ridden by", "carrying"),
-    "kick": ("kicked by", "at the feet of"),
-    "chase": ("chased by", "followed by"),
-}
-# What people and animals do on their own, by pose.
-_POSES = {
-    "stand": ("stand", "stand", "pose"), "walk": ("walk", "walk", "stroll"), "run": ("run", "run", "jog"),
-    "jump": ("jump", "leap"), "wave": ("wave",), "sit": ("sit", "rest"), "fly": ("fly",),
-}  # fmt: skip
-_HUMAN_VERBS = ("pose", "stroll", "jog")
-# What things do on their own; the others stand.
-_STATES = {
-    "boat": "float",
-    "balloon": "float",
-    "kite": "fly",
-    "ball": "lie",
-    "rock": "lie",
-    "book": "lie",
-    "bag": "lie",
-}
-_SPATIAL = {
-    "left": ("to the left of", "on the left of", "left of"),
-    "right": ("to the right of", "on the right of", "right of"),
-    "next": ("next to", "beside", "near", "close to"),
-    "front": ("in front of",),
-    "behind": ("behind",),
-    "above": ("above", "over"),
-    "below": ("below", "under"),
-    "on": ("on", "on top of"),
-    "under": ("under", "beneath", "below"),
-}
-_CONVERSE = {"left": "right", "next": "next", "front": "behind", "above": "below"}
-
-
 def _unseen(preposition: str, words: str) -> Pieces:
     """A phrase for something that cannot be seen."""
     return [preposition, Mention(tuple(words.split()), words.split()[-1], None, ("notvisual",))]
@@ -293,7 +172,7 @@ class Writer:
         if beside is None:
             return sentence.plus(self._place(1.0, self.main))
         _, how, other, relation = beside
-        return sentence.plus([self.dice.pick(_SPATIAL[how]), *self._name(other, 0.3)], relation)
+        return sentence.plus([self.dice.pick(SPATIAL[how]), *self._name(other, 0.3)], relation)
 
     def tell_relation(self) -> Sentence | None:
         """A dog is to the left of a tree."""
@@ -301,7 +180,7 @@ class Writer:
         if beside is None:
             return None
         subject, how, other, relation = beside
-        phrase = [_be(subject), self.dice.pick(_SPATIAL[how]), *self._name(other, 0.35)]
+        phrase = [_be(subject), self.dice.pick(SPATIAL[how]), *self._name(other, 0.35)]
         return Sentence([*self._name(subject, 0.35), *phrase, *self._place(0.3)], (relation,))
 
     def tell_relation_first(self) -> Sentence | None:
@@ -311,20 +190,20 @@ class Writer:
             return None
         subject, how, other, relation = beside
         seen = self.dice.pick((f"there {_be(subject)}", "we see"))
-        where = [self.dice.pick(_SPATIAL[how]), *self._name(other, 0.3)]
+        where = [self.dice.pick(SPATIAL[how]), *self._name(other, 0.3)]
         return Sentence([*where, seen, *_new(self._name(subject, 0.5))], (relation,))
 
     def tell_passive(self) -> Sentence | None:
         """An umbrella is held by a man; on a bench there is a cat; a bench with a cat on it."""
-        known = [r for r in self.story.relations if r.name in _DONE or r.name in ("sit", "on", "under")]
+        known = [r for r in self.story.relations if r.name in DONE or r.name in ("sit", "on", "under")]
         if not known:
             return None
         relation = self.dice.pick(known)
         actor, target = self.story.referents[relation.subject], self.story.referents[relation.object]
         first, second = self._name(target, 0.3), self._name(actor, 0.5)
-        if relation.name in _DONE:
+        if relation.name in DONE:
             verb = [_be(target)] if self.dice.chance(0.6) else []
-            pieces = [*first, *verb, self.dice.pick(_DONE[relation.name]), *second]
+            pieces = [*first, *verb, self.dice.pick(DONE[relation.name]), *second]
         else:
             where = "under" if relation.name == "under" else "on"
             if self.dice.chance(0.5):
@@ -411,10 +290,10 @@ class Writer:
     def _clause(self, referent: Referent, detail: float, finite: bool = True) -> Sentence:
         """Subject, verb and object: "a man is holding a flag", "a man holds a flag" or "a man holding a flag"."""
         sentence = Sentence(self._name(referent, detail))
-        relation = next((r for r in self.story.relations if r.subject == referent.id and r.name in _BUILT_IN), None)
+        relation = next((r for r in self.story.relations if r.subject == referent.id and r.name in BUILT_IN), None)
         thing = self.story.things[referent.things[0]]
-        if relation is not None and relation.name in _DOING:
-            verb, word = self.dice.pick(_DOING[relation.name])
+        if relation is not None and relation.name in DOING:
+            verb, word = self.dice.pick(DOING[relation.name])
             target = [*word.split(), *self._name(self.story.referents[relation.object], 0.15)]
             return sentence.plus([self._verb(referent, verb, finite), *target], relation)
         alive = thing.kind in PEOPLE or thing.kind in ANIMALS
@@ -425,24 +304,22 @@ class Writer:
         if relation is not None and not alive:
             sentence = sentence.plus([_be(referent)] if finite else [])
         else:
-            verbs = (
-                _POSES.get(thing.traits.get("pose", ""), ("stand",)) if alive else (_STATES.get(thing.kind, "stand"),)
-            )
-            verbs = tuple(verb for verb in verbs if thing.kind in PEOPLE or verb not in _HUMAN_VERBS)
+            verbs = POSES.get(thing.traits.get("pose", ""), ("stand",)) if alive else (STATES.get(thing.kind, "stand"),)
+            verbs = tuple(verb for verb in verbs if thing.kind in PEOPLE or verb not in HUMAN_VERBS)
             sentence = sentence.plus([self._verb(referent, self.dice.pick(verbs), finite)])
         if relation is None:
             return sentence
-        where = self.dice.pick(_SPATIAL[relation.name])
+        where = self.dice.pick(SPATIAL[relation.name])
         return sentence.plus([where, *self._name(self.story.referents[relation.object], 0.15)], relation)
 
     def _is_busy(self, referent: Referent) -> bool:
         """Whether there is something to tell about what it does."""
         if referent.id in self.story.motions or kind_type(referent.kind) != "other":
             return True
-        return any(r.subject == referent.id and r.name in _BUILT_IN for r in self.story.relations)
+        return any(r.subject == referent.id and r.name in BUILT_IN for r in self.story.relations)
 
     def _verb(self, subject: Referent, verb: str, finite: bool = True) -> str:
-        ing, he, they = _FORMS[verb]
+        ing, he, they = FORMS[verb]
         if not finite:
             return ing
         return f"{_be(subject)} {ing}" if self.dice.chance(0.6) else they if subject.plural else he
@@ -451,10 +328,10 @@ class Writer:
         """Two referents and how the first stands to the second; a relation can be told from both ends."""
         found: list[tuple[Referent, str, Referent, Relation]] = []
         for relation in self.story.relations:
-            if relation.name in _CONVERSE:
+            if relation.name in CONVERSE:
                 a, b = self.story.referents[relation.subject], self.story.referents[relation.object]
                 found.append((a, relation.name, b, relation))
-                found.append((b, _CONVERSE[relation.name], a, relation))
+                found.append((b, CONVERSE[relation.name], a, relation))
         found = [entry for entry in found if about is None or entry[0].id == about.id]
         if not found:
             return None
@@ -467,13 +344,13 @@ class Writer:
         if not self.dice.chance(probability):
             return []
         if about is not None and about.zone in ("sky", "sea"):
-            preposition, words = self.dice.pick(_PLACES[about.zone])
+            preposition, words = self.dice.pick(PLACES[about.zone])
             return [preposition, Mention(tuple(words.split()), words.split()[-1], SCENE, ("scene",))]
         if self.dice.chance(0.15):
             return [
                 self.dice.pick(("indoors", "inside") if self.story.setting.name == "room" else ("outside", "outdoors"))
             ]
-        preposition, words = self.dice.pick(_PLACES[self.story.setting.name])
+        preposition, words = self.dice.pick(PLACES[self.story.setting.name])
         return [preposition, Mention(tuple(words.split()), words.split()[-1], SCENE, ("scene",))]
 
     def _aside(self, about: Referent, probability: float) -> Pieces:
@@ -499,24 +376,24 @@ class Writer:
         return [mention, *self.dice.pick(features)] if features else [mention]
 
     def _name_group(self, referent: Referent) -> Mention:
-        words = self.dice.pick(_NUMBERS[len(referent.things)]).split()
+        words = self.dice.pick(NUMBERS[len(referent.things)]).split()
         things = [self.story.things[k] for k in referent.things]
         colours = {thing.paints["main"].name for thing in things if "main" in thing.paints}
-        if len(colours) == 1 and referent.kind not in _UNCOLOURED and self.dice.chance(0.5):
+        if len(colours) == 1 and referent.kind not in UNCOLOURED and self.dice.chance(0.5):
             words += colours
-        return _mention([*words, *self.dice.pick(_NOUNS[referent.kind][1]).split()], referent)
+        return _mention([*words, *self.dice.pick(NOUNS[referent.kind][1]).split()], referent)
 
     def _name_thing(self, referent: Referent, thing: Thing) -> Mention:
         dice, size = self.dice, thing.traits.get("size", "")
         words = ["the" if dice.chance(0.12) else "a"]
         if size and dice.chance(0.6):
             words.append(dice.pick(("big", "large") if size == "big" else ("small", "little")))
-        if thing.kind not in _UNCOLOURED:
+        if thing.kind not in UNCOLOURED:
             words += self._colour(thing.paints["main"], 1.0 if thing.traits.get("twin") else 0.62)
-        return _mention([*words, *dice.pick(_NOUNS[thing.kind][0]).split()], referent)
+        return _mention([*words, *dice.pick(NOUNS[thing.kind][0]).split()], referent)
 
     def _name_person(self, referent: Referent, thing: Thing) -> Mention:
-        dice, noun = self.dice, self.dice.pick(_NOUNS[thing.kind][0])
+        dice, noun = self.dice, self.dice.pick(NOUNS[thing.kind][0])
         words = ["the" if dice.chance(0.12) else "a"]
         others = {r.kind for r in self.story.referents.values() if kind_type(r.kind) == "people"} - {thing.kind}
         if thing.kind in ("boy", "girl"):
@@ -539,11 +416,11 @@ class Writer:
         out: list[Pieces] = []
         for part in seen:
             plural = part.endswith("s")
-            if _PAINTED.get(part) in thing.paints:
-                words = self._colour(thing.paints[_PAINTED[part]], 0.85)
+            if PAINTED.get(part) in thing.paints:
+                words = self._colour(thing.paints[PAINTED[part]], 0.85)
                 out.append([{"pot": "in", "leash": "on"}.get(part, "with"), _part(owner, part, words)])
-            elif (thing.kind, part) in _ALWAYS:
-                out.append(["with", _part(owner, part, [_ALWAYS[thing.kind, part]], plural)])
+            elif (thing.kind, part) in ALWAYS:
+                out.append(["with", _part(owner, part, [ALWAYS[thing.kind, part]], plural)])
         return out
 
     def _clothes(self, owner: str, thing: Thing, seen: Sequence[str]) -> list[Pieces]:
@@ -574,9 +451,6 @@ class Writer:
     def _colour(self, paint: Paint, probability: float) -> list[str]:
         words = [paint.name] if self.dice.chance(probability) else []
         return [*words, paint.pattern] if paint.pattern and self.dice.chance(0.7) else words
-
-
-_BUILT_IN = (*_DOING, "on", "under")
 
 
 def _be(subject: Referent) -> str:
