@@ -103,7 +103,9 @@ def _wash(canvas: Canvas, top: float, bottom: float, first: Rgb, last: Rgb, dice
     gradient = np.array(first) + share * (np.array(last, dtype=np.float64) - np.array(first))  # [rows, 3]
     noise = (dice.grid(8, 10) * (2 * grain)).astype(np.uint8)
     blotches = cv2.resize(noise, (size, rows), interpolation=cv2.INTER_LINEAR)
-    tone = blotches + (dice.grid(rows, size) * 7).astype(np.uint8)  # [rows, size], at most 2 * grain + 6
+    # The speckle is a tile, so that the size of the picture does not change the random numbers that follow.
+    speckle = (dice.grid(97, 101) * 7).astype(np.uint8)
+    tone = blotches + np.tile(speckle, (rows // 97 + 1, size // 101 + 1))[:rows, :size]  # at most 2 * grain + 6
     colours = np.zeros((rows, size, 4), np.uint8)
     for channel in range(3):
         level = np.clip(gradient[:, channel] - grain - 3, 0, 255 - 2 * grain - 6).astype(np.uint8)

@@ -8,9 +8,10 @@ how they fill the rim of a polygon; that moves a box by no more than half a pixe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -21,6 +22,7 @@ from deixis.data.scenes.dice import Dice
 Rgb = tuple[int, int, int]
 Points = npt.NDArray[np.float64]  # [N, 2], x to the right, y down
 Pair = tuple[float, float]
+N = TypeVar("N", int, float)
 
 SUPERSAMPLING = 2
 """Painted pixels per picture pixel along each side; their average is the anti-aliasing."""
@@ -234,6 +236,12 @@ def _frame(start: Pair, end: Pair) -> tuple[Points, Points]:
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = max(math.sqrt(dx * dx + dy * dy), 1e-9)
     return np.array([dx, dy]) / length, np.array([-dy, dx]) / length
+
+
+def around(boxes: Iterable[tuple[N, N, N, N]]) -> tuple[N, N, N, N]:
+    """The smallest box x1, y1, x2, y2 that holds all boxes, of which there is at least one."""
+    x1, y1, x2, y2 = zip(*boxes, strict=True)
+    return min(x1), min(y1), max(x2), max(y2)
 
 
 # Painting -----------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def _tell(scene: Scene, view: _Frame) -> Story | None:
         setting=scene.setting,
         things=scene.things,
         referents={referent.id: referent for referent in view.referents if referent.nameable},
-        relations=(*facts.built_in(scene, view.referents), *facts.spatial(scene, view.drawing, view.referents)),
+        relations=(*facts.built_in(scene, view.referents), *facts.spatial(view.drawing, view.referents)),
         parts=_big_parts(view),
     )
 
@@ -136,7 +136,7 @@ def _tell_motion(scene: Scene, views: Sequence[_Frame]) -> Story | None:
         setting=scene.setting,
         things=scene.things,
         referents=named,
-        relations=(*facts.built_in(scene, everyone), *_lasting(scene, views, named)),
+        relations=(*facts.built_in(scene, everyone), *_lasting(views, named)),
         parts=_big_parts(views[len(views) // 2]),
         motions={
             referent.id: _motion(scene, views, referent, named)
@@ -146,8 +146,8 @@ def _tell_motion(scene: Scene, views: Sequence[_Frame]) -> Story | None:
     )
 
 
-def _lasting(scene: Scene, views: Sequence[_Frame], named: Collection[str]) -> list[Relation]:
-    found = [set(facts.spatial(scene, view.drawing, view.referents)) for view in views]
+def _lasting(views: Sequence[_Frame], named: Collection[str]) -> list[Relation]:
+    found = [set(facts.spatial(view.drawing, view.referents)) for view in views]
     visible = [{referent.id for referent in view.referents if referent.nameable} for view in views]
     candidates = sorted(set().union(*found), key=lambda r: (r.name, r.subject, r.object))
     return [

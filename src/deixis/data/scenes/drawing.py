@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from deixis.data.scenes.canvas import SUPERSAMPLING, Canvas, Points, Shape
+from deixis.data.scenes.canvas import SUPERSAMPLING, Canvas, Points, Shape, around
 from deixis.data.scenes.layout import Scene, Unit
 from deixis.data.scenes.look import LOOSE
 from deixis.data.scenes.things import Thing, shapes
@@ -19,7 +18,6 @@ from deixis.types import Box
 
 Owners = npt.NDArray[np.integer | np.floating]  # as OpenCV's stubs have it; the numbers are bytes
 Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in painted pixels
-N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +54,7 @@ def draw(scene: Scene, canvas: Canvas) -> Drawing:
     for first, unit in sorted(zip(scene.offsets(), scene.units, strict=True), key=lambda pair: _nearness(pair[1])):
         known = len(keys)
         strokes = _strokes(canvas, first, unit, keys, reach)
-        x1, y1, x2, y2 = window = _union(reach[known:])
+        x1, y1, x2, y2 = window = around(reach[known:])
         if x1 >= x2 or y1 >= y2:  # it has left the picture
             continue
         _shadows(canvas, unit)
@@ -80,7 +78,7 @@ def draw(scene: Scene, canvas: Canvas) -> Drawing:
         owners=owners,
         keys=tuple(keys),
         key_boxes=tuple(box for box, _ in found),
-        boxes=tuple(_union(tight[k]) if tight[k] else None for k in everything),
+        boxes=tuple(around(tight[k]) if tight[k] else None for k in everything),
         visible=tuple(seen[k] / max(whole[k], 1) for k in everything),
         areas=tuple(whole[k] for k in everything),
         hides=hides,
@@ -106,7 +104,7 @@ def _strokes(
             reach.append((canvas.scale, canvas.scale, 0, 0))
         owner = owner_of[key]
         points = shape.points * thing.scale + (thing.x, thing.y)
-        reach[owner] = _union((reach[owner], canvas.reach(points, shape.line)))
+        reach[owner] = around((reach[owner], canvas.reach(points, shape.line)))
         strokes.append((owner, thing, shape, points))
     if len(keys) > 256:
         raise OverflowError(f"a scene of {len(keys)} parts is more than a byte can count")
@@ -151,8 +149,3 @@ def _hidden(before: Owners, after: Owners, keys: list[tuple[int, str]]) -> Count
         for pair in np.flatnonzero(pairs).tolist():
             out[keys[pair // 256][0], keys[pair % 256][0]] += int(pairs[pair])
     return out
-
-
-def _union(boxes: Sequence[tuple[N, N, N, N]]) -> tuple[N, N, N, N]:
-    x1, y1, x2, y2 = zip(*boxes, strict=True)
-    return min(x1), min(y1), max(x2), max(y2)

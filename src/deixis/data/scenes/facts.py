@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deixis.data.scenes.canvas import around
 from deixis.data.scenes.drawing import Drawing, plain
 from deixis.data.scenes.kinds import ANIMALS, NOUN, PEOPLE, VEHICLES
 from deixis.data.scenes.layout import Scene
@@ -21,20 +22,8 @@ _VISIBLE_SHARE, _VISIBLE_SIDE = 0.35, 0.035  # what a caption may name: share of
 _BOX_SHARE, _BOX_SIDE = 0.1, 0.02  # what gets a box at all
 _PART_SIDE = 0.012
 _CLOTHES = (
-    "shirt",
-    "jacket",
-    "sweater",
-    "coat",
-    "dress",
-    "pants",
-    "jeans",
-    "shorts",
-    "skirt",
-    "hat",
-    "cap",
-    "shoes",
-    "scarf",
-)
+    "shirt", "jacket", "sweater", "coat", "dress", "pants", "jeans", "shorts", "skirt", "hat", "cap", "shoes", "scarf",
+)  # fmt: skip
 _BODY = ("hair", "face", "head", "beard", "arms", "legs", "body", "tail", "ears", "mane", "horns", "wings", "beak")
 _HEAD = ("face", "hair", "beard")  # what the head of a person is made of
 
@@ -150,13 +139,8 @@ def _parts(scene: Scene, drawing: Drawing) -> list[dict[str, list[Box]]]:
     for thing, parts in zip(scene.things, found, strict=True):
         head = [box for piece in _HEAD for box in parts.get(piece, ())]
         if thing.kind in PEOPLE and head:
-            parts["head"] = [_around(head)]
+            parts["head"] = [around(head)]
     return found
-
-
-def _around(boxes: Sequence[Box]) -> Box:
-    x1, y1, x2, y2 = zip(*boxes, strict=True)
-    return min(x1), min(y1), max(x2), max(y2)
 
 
 # Relations ----------------------------------------------------------------------------------------------------------
@@ -175,7 +159,7 @@ def built_in(scene: Scene, everyone: Sequence[Referent]) -> list[Relation]:
     return out
 
 
-def spatial(scene: Scene, drawing: Drawing, everyone: Sequence[Referent]) -> list[Relation]:
+def spatial(drawing: Drawing, everyone: Sequence[Referent]) -> list[Relation]:
     """Left of, next to, in front of and above, between nameable referents of different units.
 
     The converse (right of, behind, below) is left to the wording.
@@ -186,7 +170,7 @@ def spatial(scene: Scene, drawing: Drawing, everyone: Sequence[Referent]) -> lis
             if a.unit == b.unit or not (a.nameable and b.nameable):
                 continue
             box_a, box_b = _box(drawing, a), _box(drawing, b)
-            zones = scene.units[a.unit].zone, scene.units[b.unit].zone
+            zones = a.zone, b.zone
             if in_front(drawing, a.things, b.things):
                 out.append(Relation("front", a.id, b.id))
             elif zones[0] == "sky" and zones[1] != "sky" and is_above(box_a, box_b):
@@ -201,7 +185,7 @@ def spatial(scene: Scene, drawing: Drawing, everyone: Sequence[Referent]) -> lis
 
 def _box(drawing: Drawing, referent: Referent) -> Box:
     """Around all of a referent, in picture widths."""
-    x1, y1, x2, y2 = _around([box for thing in referent.things if (box := drawing.boxes[thing]) is not None])
+    x1, y1, x2, y2 = around([box for thing in referent.things if (box := drawing.boxes[thing]) is not None])
     return x1 / drawing.size, y1 / drawing.size, x2 / drawing.size, y2 / drawing.size
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deixis.data.scenes.backdrop import Setting, choose_setting
-from deixis.data.scenes.canvas import mix_paint
+from deixis.data.scenes.canvas import around, mix_paint
 from deixis.data.scenes.dice import Dice
 from deixis.data.scenes.kinds import HEIGHT, NOUN, PEOPLE, colours, make_person, make_thing
 from deixis.data.scenes.people import hand, hip
@@ -93,15 +93,11 @@ _HELD = {
     "field": ("bucket", "flag", "kite", "flower", "umbrella"),
     "room": ("book", "cup", "box", "balloon", "plant", "ball"),
 }
+# How it is held; what is not here is carried before the chest.
 _HOLDS = {
-    "balloon": "lift",
-    "kite": "lift",
-    "umbrella": "hold",
-    "flag": "hold",
-    "flower": "hold",
-    "bag": "hang",
+    "balloon": "lift", "kite": "lift", "umbrella": "hold", "flag": "hold", "flower": "hold", "bag": "hang",
     "bucket": "hang",
-}
+}  # fmt: skip
 _ON = {
     "park": (("bird", "cat", "book", "bag"), ("bench", "rock", "table")),
     "beach": (("bird", "cup", "book"), ("rock", "chair")),
@@ -124,26 +120,17 @@ _UNDER = {
 }
 # How high a thing under it may be, and how far it may be to either side, in own units.
 _CLEARANCE = {
-    "tree": (0.4, 0.14),
-    "palm": (0.5, 0.14),
-    "umbrella": (0.56, 0.12),
-    "table": (0.72, 0.3),
-    "bench": (0.6, 0.5),
-}
+    "tree": (0.4, 0.14), "palm": (0.5, 0.14), "umbrella": (0.56, 0.12), "table": (0.72, 0.3), "bench": (0.6, 0.5),
+}  # fmt: skip
+# Where one sits on it, in own units: how high, and how far to either side of the middle.
 _SEATS = {"bench": (-0.46, 0.75), "sofa": (-0.5, 0.7), "chair": (-0.46, 0.0)}
 _ZONES = {
     "house": "far", "tree": "far", "pine": "far", "palm": "far", "bush": "far", "lamp": "far", "sign": "far",
     "boat": "sea", "picture": "wall", "ball": "near", "flower": "near", "bucket": "near", "bag": "near",
 }  # fmt: skip
 _MOVES = {
-    "car": "drive",
-    "bus": "drive",
-    "truck": "drive",
-    "boat": "sail",
-    "ball": "roll",
-    "balloon": "rise",
-    "kite": "rise",
-}
+    "car": "drive", "bus": "drive", "truck": "drive", "boat": "sail", "ball": "roll", "balloon": "rise", "kite": "rise",
+}  # fmt: skip
 
 
 class _Cast:
@@ -266,15 +253,14 @@ def _riding(cast: _Cast) -> Unit | None:
 def _playing(cast: _Cast) -> Unit | None:
     dice = cast.dice
     ball = cast.thing(("ball",))
-    child = dice.chance(0.6)
-    player = cast.person("kick", ("man", "boy", "girl")) if child else cast.thing(("dog",), pose="run")
+    on_foot = dice.chance(0.6)
+    player = cast.person("kick", ("man", "boy", "girl")) if on_foot else cast.thing(("dog",), pose="run")
     if player is None or ball is None:
         return None
-    x = player.height * (0.3 if child else 0.72) + 0.5 * ball.height + dice.between(0.0, 0.03)
-    ball = replace(ball, x=x, y=player.height * (-0.05 if child else 0.02))
-    return Unit(
-        (replace(player, flip=False), ball), (Fact("kick" if child else "chase", 0, 1),), moves="" if child else "run"
-    )
+    x = player.height * (0.3 if on_foot else 0.72) + 0.5 * ball.height + dice.between(0.0, 0.03)
+    ball = replace(ball, x=x, y=player.height * (-0.05 if on_foot else 0.02))
+    things = (replace(player, flip=False), ball)
+    return Unit(things, (Fact("kick", 0, 1),)) if on_foot else Unit(things, (Fact("chase", 0, 1),), moves="run")
 
 
 def _seated(cast: _Cast) -> Unit | None:
@@ -450,11 +436,6 @@ def _add_twin(dice: Dice, units: list[Unit]) -> None:
 # Placing ------------------------------------------------------------------------------------------------------------
 
 
-def _around(things: Sequence[Thing]) -> Box:
-    x1, y1, x2, y2 = zip(*(thing.bounds for thing in things), strict=True)
-    return min(x1), min(y1), max(x2), max(y2)
-
-
 def _put(unit: Unit, x: float, y: float, scale: float, flip: bool) -> Unit:
     side = -scale if flip else scale
     things = tuple(
@@ -491,14 +472,13 @@ def _place(dice: Dice, setting: Setting, units: Sequence[Unit]) -> tuple[Unit, .
     placed: list[Unit] = []
     boxes: list[Box] = []
     for unit in units:
-        x1, y1, x2, y2 = _around(unit.things)
+        x1, y1, x2, y2 = around(thing.bounds for thing in unit.things)
         least, most = (0.12, 0.45) if boxes and dice.chance(0.45) else (0.0, 0.05)
         best: tuple[float, Unit, Box] | None = None
         for _ in range(16):
             y = _depth(dice, setting, unit.zone)
-            nearness = {"sky": 1.0, "wall": 1.0, "sea": 0.4}.get(
-                unit.zone, (y - setting.horizon) / (1 - setting.horizon)
-            )
+            land = (y - setting.horizon) / (1 - setting.horizon)
+            nearness = {"sky": 1.0, "wall": 1.0, "sea": 0.4}.get(unit.zone, land)
             # Things shrink towards the horizon, and never rise above the picture or spread beyond it.
             scale = min(0.72 + 0.3 * nearness, 0.96 / (x2 - x1), (y - 0.02) / -y1)
             flip = dice.chance(0.5)

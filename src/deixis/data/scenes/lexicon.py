@@ -116,14 +116,8 @@ POSES = {
 HUMAN_VERBS = ("pose", "stroll", "jog")
 # What things do on their own; the others stand.
 STATES = {
-    "boat": "float",
-    "balloon": "float",
-    "kite": "fly",
-    "ball": "lie",
-    "rock": "lie",
-    "book": "lie",
-    "bag": "lie",
-}
+    "boat": "float", "balloon": "float", "kite": "fly", "ball": "lie", "rock": "lie", "book": "lie", "bag": "lie",
+}  # fmt: skip
 SPATIAL = {
     "left": ("to the left of", "on the left of", "left of"),
     "right": ("to the right of", "on the right of", "right of"),
