@@ -195,7 +195,12 @@ def _document(result: _Result, about: Json, problems: Sequence[str]) -> Json:
 
 def _show(result: _Result, about: Json, talk: Console) -> None:
     rows = {"all": result.all(), **result.by_type(), "all, each entity once": result.by_entity()}
-    table = Table(title=_title(about), title_justify="left", caption=_caption(result, about), caption_justify="left")
+    table = Table(
+        title=f"{_title(about)}, per cent, by number of boxes",
+        title_justify="left",
+        caption=_caption(result, about),
+        caption_justify="left",
+    )
     table.add_column("type")
     table.add_column("phrases", justify="right")
     for count in result.counts:
@@ -214,12 +219,12 @@ def _value(row: Recall, count: int, pick: str) -> float:
 
 
 def _title(about: Json) -> str:
-    return f"recall of {about['proposals']['name']}, per cent, by number of boxes"
+    return f"recall of {about['proposals']['name']}"
 
 
 def _caption(result: _Result, about: Json) -> str:
     return (
-        f"{about['data']} {about['split']}: {result.images:,} images, {result.boxes_per_image:.0f} boxes each; "
+        f"{about['data']} {about['split']}: {result.images:,} images, {result.boxes_per_image:.0f} boxes each on average; "
         f"supervision: {about['proposals']['supervision']}"
     )
 
@@ -265,7 +270,7 @@ def _draw(result: _Result, about: Json, path: Path) -> None:
         right.set(xlim=(0, 108), xlabel=f"phrases reached with {shown:,} boxes, %")
         right.tick_params(axis="y", length=0)
         right.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.1)
-        figure.suptitle(_title(about).replace(", per cent, by number of boxes", ""), x=0.01, ha="left", weight="bold")
+        figure.suptitle(_title(about), x=0.01, ha="left", weight="bold")
         figure.supxlabel(_caption(result, about), x=0.01, ha="left", fontsize=9)
         try:
             figure.savefig(path, dpi=160)

@@ -47,7 +47,7 @@ class CocoSsd:
 
     limit: int = 100
     anchors: int = 600  # how many of the 1,917 count, the strongest
-    ramp: tuple[float, float] = (0.4, 0.8)  # IoU from which a box counts as found, and from which as found in full
+    ramp: tuple[float, float] = (0.4, 0.9)  # IoU from which a box counts as found, and from which as found in full
     top: int = 5  # classes kept for each box
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
@@ -78,7 +78,7 @@ class CocoSsdAndSearch:
     limit: int = 100
     anchors: int = 300
     share: float = 0.5  # the detector's share of the votes
-    ramp: tuple[float, float] = (0.4, 0.8)
+    ramp: tuple[float, float] = (0.4, 0.9)
     top: int = 5
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:

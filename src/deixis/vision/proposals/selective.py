@@ -26,14 +26,14 @@ class SelectiveSearch:
     """
 
     limit: int = 100
-    side: int = 200  # long side of the picture that is searched, pixels
+    side: int = 180  # long side of the picture that is searched, pixels
     coarseness: tuple[int, ...] = (100, 200, 400)  # k of the graph segmentation: larger k, larger segments
     smooth: float = 0.8  # sigma of the blur before it
-    smallest: int = 100  # pixels of the smallest segment
+    smallest: int = 80  # pixels of the smallest segment
     area_power: float = 0.5  # weight by the share of the image, to this power
     square_power: float = 0.75  # weight by the short side over the long one, to this power
     border: float = 0.7  # weight for each of the image's borders that the box touches
-    ramp: tuple[float, float] = (0.4, 0.8)  # IoU from which a box counts as found, and from which as found in full
+    ramp: tuple[float, float] = (0.4, 0.9)  # IoU from which a box counts as found, and from which as found in full
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
         """At most ``limit`` boxes, the whole image first; a score is what the box adds to those before it."""
