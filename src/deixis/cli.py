@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "features": ("features", "features", "turn a folder or data set of images into a feature store"),
     "regions": ("regions", "regions", "see what the machine sees in one photograph"),
     "proposals": ("proposals", "proposals", "measure the recall of box proposals on a data set"),
+    "train": ("train", "train", "train a captioner by a recipe"),
     "score": ("score", "score", "score predictions of any model against a reference"),
     "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
     "demo": ("demo", "demo", "train a small grounded captioner on made scenes and caption a new one"),
@@ -78,11 +79,12 @@ def run(args: Sequence[str]) -> int:
     verb, rest = found
     module, function, _ = VERBS[verb]
     try:
+        commands = importlib.import_module(f"deixis.commands.{module}")
+        if hasattr(commands, "cli"):  # a verb whose options depend on its first word reads them itself
+            return int(commands.cli(rest) or 0)
         import tyro
 
-        command = getattr(importlib.import_module(f"deixis.commands.{module}"), function)
-        result = tyro.cli(command, prog=f"deixis {verb}", args=rest)
-        return int(result or 0)
+        return int(tyro.cli(getattr(commands, function), prog=f"deixis {verb}", args=rest) or 0)
     except DeixisError as error:
         print(f"deixis {verb}: {error}", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ stand together, ``[I, C, T]``, so that they share its projected regions.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +85,15 @@ class Decoded:
     looking: Tensor  # [I, C, T, hidden] of the attention LSTM, h^A
 
 
+class _Weights(NamedTuple):
+    heard: Tensor | None  # [4 hidden, hidden] of the attention LSTM, for h2
+    seen: Tensor  # [4 hidden, hidden] of the language LSTM, for what was attended to
+    from_h1: Tensor  # [K attention + 4 hidden, hidden]
+    from_h1_bias: Tensor
+    keys: Tensor  # [I, 1, N, K, attention]
+    energy: Tensor  # [K, attention]
+
+
 class Decoder(nn.Module):
     """Regions and a sentence so far in, a distribution over the next word and over the regions out."""
 
@@ -102,6 +111,8 @@ class Decoder(nn.Module):
         self.query = nn.Linear(c.hidden, c.branches * c.attention)
         self.energy = nn.Parameter(torch.empty(c.branches, c.attention).uniform_(-1, 1) / c.attention**0.5)
         self.output = nn.Linear(c.hidden, c.vocabulary)  # POS-SCAN Eq. 14, DA Eq. 5
+        # states begin near .1, and with torch's small weights the first hundreds of steps learn word counts only
+        nn.init.normal_(self.output.weight, std=3 / c.hidden**0.5)
         if c.classes:
             self.classify = nn.Linear(c.features, c.classes)  # W_c of Cyclical App. D
         if c.location:
@@ -159,11 +170,13 @@ class Decoder(nn.Module):
         all steps, and so is the vocabulary layer (:meth:`speak`). ``seen [I, C, T, K, hidden]`` takes the place of
         what the decoder would have attended to (the reconstruction of Cyclical Eq. 7); attention is then empty.
         """
-        known = self._known_gates(encoded, words)  # [I, C, T, 4 hidden]
+        known = self._known_gates(encoded, words).unbind(2)  # T x [I, C, 4 hidden]
         state = self.start(encoded, words.shape[1], branches if seen is None else seen.shape[3])
+        given = [None] * len(known) if seen is None else seen.unbind(2)
+        weights = self._weights(encoded, state.h2.shape[2])
         spoken, looked, looking = [], [], []
-        for t in range(words.shape[2]):
-            state, alpha = self._step(encoded, known[:, :, t], state, None if seen is None else seen[:, :, t])
+        for t in range(len(known)):
+            state, alpha = self._step(encoded, weights, known[t], state, given[t])
             spoken.append(state.h2)
             looked.append(alpha)
             looking.append(state.h1)
@@ -171,7 +184,8 @@ class Decoder(nn.Module):
 
     def step(self, encoded: Encoded, words: Tensor, state: State) -> tuple[State, Tensor, Tensor]:
         """One word ``[I, C]`` further: the state, log-probabilities ``[I, C, K, V]`` and attention ``[I, C, K, N]``."""
-        state, alpha = self._step(encoded, self._known_gates(encoded, words.unsqueeze(-1))[:, :, 0], state)
+        known = self._known_gates(encoded, words.unsqueeze(-1))[:, :, 0]
+        state, alpha = self._step(encoded, self._weights(encoded, state.h2.shape[2]), known, state)
         return state, self.speak(state.h2), alpha
 
     def speak(self, states: Tensor) -> Tensor:
@@ -196,30 +210,46 @@ class Decoder(nn.Module):
         embedded = self.drop(F.relu(self.embed(words)))
         return F.linear(embedded, lstm.weight_ih[:, start + hidden :]) + image[:, None, None]
 
-    def _step(self, encoded: Encoded, known: Tensor, state: State, seen: Tensor | None = None) -> tuple[State, Tensor]:
+    def _weights(self, encoded: Encoded, branches: int) -> _Weights:
+        """Parts of the weights, cut once for all steps: a cut in every step would cost a gradient of full size each."""
+        c, attention, language = self.config, self.attention_lstm, self.language_lstm
+        size = branches * c.attention
+        return _Weights(
+            heard=attention.weight_ih[:, : c.hidden] if c.language_to_attention else None,
+            seen=language.weight_ih[:, : c.hidden],
+            # the query and the language LSTM both read h1: one product serves the two
+            from_h1=torch.cat([self.query.weight[:size], language.weight_ih[:, c.hidden :]]),
+            from_h1_bias=torch.cat([self.query.bias[:size], language.bias_ih + language.bias_hh]),
+            keys=encoded.keys[:, None, :, :branches],
+            energy=self.energy[:branches],
+        )
+
+    def _step(
+        self, encoded: Encoded, weights: _Weights, known: Tensor, state: State, seen: Tensor | None = None
+    ) -> tuple[State, Tensor]:
         """``known`` gates ``[I, C, 4 hidden]`` and the state before; the state after and attention ``[I, C, K, N]``."""
-        lstm, hidden = self.attention_lstm, self.config.hidden
-        gates = known + F.linear(state.h1, lstm.weight_hh)
-        if self.config.language_to_attention:
+        c = self.config
+        gates = known + F.linear(state.h1, self.attention_lstm.weight_hh)
+        if weights.heard is not None:
             # with several branches the attention LSTM hears their mean; DA's own attention LSTM hears none
-            gates = gates + F.linear(state.h2.mean(2), lstm.weight_ih[:, :hidden])
+            gates = gates + F.linear(state.h2.mean(2), weights.heard)
         h1, c1 = lstm_gates(gates, state.c1)
-        if seen is not None:
-            return self._language(seen, h1, c1, state), seen.new_zeros(*seen.shape[:3], 0)
-        looking = h1 if self.config.attend_from == "current" else state.h1
-        alpha = self.attend(encoded, looking, state.h2.shape[2])
-        state = self._language(self._seen(encoded, alpha, looking), h1, c1, state)
-        return state, alpha.mean(2, keepdim=True) if self.config.heads else alpha
-
-    def _language(self, seen: Tensor, h1: Tensor, c1: Tensor, state: State) -> State:
-        lstm, hidden = self.language_lstm, self.config.hidden
-        # h1 is the same for all branches: its part of the gates is computed once (POS-SCAN Eq. 13: [seen; h1])
-        shared = F.linear(h1, lstm.weight_ih[:, hidden:], lstm.bias_ih + lstm.bias_hh)
-        gates = F.linear(seen, lstm.weight_ih[:, :hidden]) + F.linear(state.h2, lstm.weight_hh) + shared.unsqueeze(2)
+        branches = state.h2.shape[2]
+        size = branches * c.attention
+        both = F.linear(h1, weights.from_h1, weights.from_h1_bias)
+        query, shared = both[..., :size], both[..., size:]
+        if c.attend_from == "previous":
+            query = F.linear(state.h1, weights.from_h1[:size], weights.from_h1_bias[:size])
+        if seen is None:
+            alpha = self._attend(encoded, weights, query, branches)
+            seen = self._seen(encoded, alpha, query)
+        else:
+            alpha = seen.new_zeros(*seen.shape[:3], 0)
+        gates = F.linear(seen, weights.seen) + F.linear(state.h2, self.language_lstm.weight_hh) + shared.unsqueeze(2)
         h2, c2 = lstm_gates(gates, state.c2)
-        return State(h1, c1, h2, c2)
+        return State(h1, c1, h2, c2), alpha.mean(2, keepdim=True) if c.heads else alpha
 
-    def _seen(self, encoded: Encoded, alpha: Tensor, h1: Tensor) -> Tensor:
+    def _seen(self, encoded: Encoded, alpha: Tensor, query: Tensor) -> Tensor:
         """What attention ``[I, C, K, N]`` saw ``[I, C, K, hidden]``; heads see a slice of the feature each."""
         c = self.config
         if c.heads:
@@ -230,34 +260,35 @@ class Decoder(nn.Module):
         if encoded.grid is not None and encoded.grid_keys is not None:
             # DA Eq. 4. The paper does not say which weights; as in the published code of Cyclical they are those of
             # the region attention, here of its first branch.
-            query = F.linear(h1, self.query.weight[: c.attention], self.query.bias[: c.attention])
-            energy = torch.tanh(encoded.grid_keys[:, None] + query[:, :, None]) @ self.energy[0]  # [I, C, M]
+            first = query[..., None, : c.attention]
+            energy = torch.tanh(encoded.grid_keys[:, None] + first) @ self.energy[0]  # [I, C, M]
             seen = seen + torch.bmm(energy.softmax(-1), encoded.grid).unsqueeze(2)
         return seen
 
-    def attend(self, encoded: Encoded, h1: Tensor, branches: int) -> Tensor:
-        """Attention ``[I, C, K, N]`` of the first K branches (or of all heads) from ``h1 [I, C, hidden]``."""
+    def _attend(self, encoded: Encoded, weights: _Weights, query: Tensor, branches: int) -> Tensor:
+        """Attention ``[I, C, K, N]`` of the first K branches (or of all heads) from ``query [I, C, K attention]``."""
         c = self.config
-        size = branches * c.attention
-        query = F.linear(h1, self.query.weight[:size], self.query.bias[:size])
-        free = encoded.mask[:, None].expand(-1, h1.shape[1], -1)  # [I, C, N]
+        free = encoded.mask[:, None].expand(-1, query.shape[1], -1)  # [I, C, N]
         if c.heads:
-            query = query.view(*h1.shape[:2], c.heads, -1)
+            query = query.view(*query.shape[:2], c.heads, -1)
             keys = encoded.keys.view(*encoded.mask.shape, c.heads, -1)
             energy = torch.einsum("icha,inha->ichn", query, keys) / query.shape[-1] ** 0.5
             return energy.masked_fill(~free.unsqueeze(2), -torch.inf).softmax(-1)
-        query = query.view(*h1.shape[:2], branches, c.attention)
-        mixed = torch.tanh(encoded.keys[:, None, :, :branches] + query[:, :, None])  # [I, C, N, K, attention]
-        energy = (mixed * self.energy[:branches]).sum(-1).movedim(3, 2)  # [I, C, K, N]
-        weights = []
+        query = query.view(*query.shape[:2], 1, branches, c.attention)
+        mixed = torch.tanh(weights.keys + query)  # [I, C, N, K, attention]
+        if branches == 1:
+            energy = (mixed @ weights.energy[0]).movedim(3, 2)  # [I, C, K, N]
+        else:
+            energy = torch.einsum("icnka,ka->ickn", mixed, weights.energy)
+        looks = []
         for k in range(branches):
             alpha = energy[:, :, k].masked_fill(~free, -torch.inf).softmax(-1)
-            weights.append(alpha)
+            looks.append(alpha)
             if c.eliminate and k + 1 < branches:
                 # DA Eq. 7: a region taken by an earlier branch is gone, unless it is the only one left
                 taken = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).bool()
                 free = torch.where(free.sum(-1, keepdim=True) > 1, free & ~taken, free)
-        return torch.stack(weights, 2)
+        return torch.stack(looks, 2)
 
 
 def lstm_gates(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

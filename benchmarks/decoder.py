@@ -1,0 +1,124 @@
+"""The captioner's hot paths: one training iteration, one cyclical iteration, greedy decoding of a batch.
+
+Run alone on the machine: python benchmarks/decoder.py [--threads 2]
+Times are medians; FLOP are those of the matrix products (backward counted as twice the forward), and the share is
+against a large matrix product of the same precision measured in this run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+import torch
+from machine import gemm_rate, peak_memory, seconds
+
+from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.models.decoding import Rules, greedy
+from deixis.objectives.cross_entropy import cross_entropy
+from deixis.objectives.cycle import CycleConfig, Localizer, cycle
+
+
+def flops(c: DecoderConfig, images: int, regions: int, captions: int, steps: int, branches: int) -> float:
+    """Of one forward pass of teacher forcing, matrix products only."""
+    encode = images * regions * c.hidden * (c.features + branches * c.attention) + images * c.features * c.hidden
+    word = c.words * 4 * c.hidden  # input gates of the word
+    heard = c.hidden * 4 * c.hidden if c.language_to_attention else 0
+    attend = c.hidden * 4 * c.hidden + heard + branches * (c.hidden * c.attention + regions * (c.attention + c.hidden))
+    speak = c.hidden * 4 * c.hidden + branches * (2 * c.hidden * 4 * c.hidden + c.hidden * c.vocabulary)
+    return 2 * (encode + captions * steps * (word + attend + speak))
+
+
+def batch(images: int, each: int, steps: int, regions: int, features: int, words: int) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(0)
+    seen = torch.randn(images, regions, features)
+    said = torch.randint(4, words, (images, each, steps + 1))
+    return seen, torch.ones(images, regions, dtype=torch.bool), said
+
+
+def iteration(decoder: Decoder, optimiser: torch.optim.Adam, data: tuple[torch.Tensor, ...], bf16: bool) -> None:
+    features, mask, words = data
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        decoded = decoder(decoder.encode(features, mask), words[..., :-1])
+        loss = cross_entropy(decoder, decoded, words[..., 1:], 0)
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+
+
+def cyclical(
+    decoder: Decoder, localizer: Localizer, optimiser: torch.optim.Adam, data: tuple[torch.Tensor, ...]
+) -> None:
+    features, mask, words = data
+    encoded = decoder.encode(features, mask)
+    decoded = decoder(encoded, words[..., :-1])
+    terms = cycle(decoder, localizer, encoded, decoded, words, 0)
+    optimiser.zero_grad()
+    (terms["decode"] + terms["reconstruct"]).backward()
+    optimiser.step()
+
+
+def tell(name: str, time: float, work: float, rate: float, note: str = "") -> None:
+    share = work / time / rate
+    print(f"{name:<58}{time * 1e3:9.0f} ms {work / 1e9:9.1f} GFLOP {share:6.0%} of GEMM {note}", flush=True)
+
+
+def case(name: str) -> None:
+    """One line of the table, in a process of its own so that its peak memory is its own."""
+    before = peak_memory()
+    small = {"words": 512, "hidden": 512, "attention": 512, "features": 2048, "vocabulary": 7000}
+    if name.startswith("train"):
+        _, branches, precision = name.split("-")
+        bf16 = precision == "bf16"
+        decoder = Decoder(DecoderConfig(**small, branches=int(branches)))
+        optimiser = torch.optim.Adam(decoder.parameters())
+        data = batch(13, 5, 16, 36, 2048, 7000)
+        work = 3 * flops(decoder.config, 13, 36, 65, 16, int(branches))
+        time = seconds(lambda: iteration(decoder, optimiser, data, bf16))
+        rate = gemm_rate(torch.bfloat16 if bf16 else torch.float32)
+        title = f"training, 65 captions of 13 images, K = {branches}, {precision}"
+    elif name == "cyclical":
+        sizes = {"words": 512, "hidden": 1024, "attention": 512, "features": 2048, "vocabulary": 8639}
+        decoder = Decoder(DecoderConfig(**sizes))
+        localizer = Localizer(decoder, CycleConfig())
+        optimiser = torch.optim.Adam([*decoder.parameters(), *localizer.parameters()])
+        data = batch(32, 1, 16, 100, 2048, 8639)
+        work = 3 * 2 * flops(decoder.config, 32, 100, 32, 16, 1)
+        time = seconds(lambda: cyclical(decoder, localizer, optimiser, data), repeats=3, warm=1)
+        rate = gemm_rate()
+        title = "cyclical, 32 captions, 100 regions, hidden 1024"
+    else:
+        decoder = Decoder(DecoderConfig(**small)).eval()
+        features, mask, _ = batch(100, 1, 1, 36, 2048, 7000)
+        rules = Rules(bos=1, eos=2, banned=(0, 1, 2), max_words=16)  # no end: every sentence takes all steps
+        work = flops(decoder.config, 100, 36, 100, 16, 1)
+
+        @torch.no_grad()
+        def run() -> None:
+            greedy(decoder, decoder.encode(features, mask), rules)
+
+        time, rate, title = seconds(run), gemm_rate(), "greedy, 100 images, 16 words"
+    tell(title, time, work, rate, f"+{(peak_memory() - before) / 2**20:,.0f} MB")
+
+
+CASES = ("train-1-fp32", "train-1-bf16", "train-4-fp32", "train-4-bf16", "cyclical", "greedy")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--case", choices=CASES)
+    chosen = options.parse_args()
+    torch.set_num_threads(chosen.threads)
+    if chosen.case:
+        case(chosen.case)
+        return
+    print(f"{chosen.threads} threads; GEMM {gemm_rate() / 1e9:.0f} GFLOP/s fp32, ", end="")
+    print(f"{gemm_rate(torch.bfloat16) / 1e9:.0f} GFLOP/s bf16", flush=True)
+    for name in CASES:
+        subprocess.run([sys.executable, __file__, "--case", name, "--threads", str(chosen.threads)], check=True)
+
+
+if __name__ == "__main__":
+    main()
