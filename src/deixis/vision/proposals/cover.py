@@ -20,7 +20,8 @@ def cover(boxes: Floats, weights: Floats, limit: int, ramp: tuple[float, float],
     covered by the closest chosen box: not at all up to the IoU ``ramp[0]``, fully from ``ramp[1]`` on, linearly in
     between. Each step takes the box that adds most; ``whole [4]`` counts as chosen from the start.
 
-    Returns the indices chosen, in order, and what each of them added, as a share of all the weight.
+    Returns the indices chosen, in order, and what each of them added, as a share of all the weight. Boxes that add
+    nothing are left out even where there is room.
     """
     low, high = ramp
     near = (np.clip(overlaps(boxes, boxes), low, high) - low) / (high - low)  # [N, N]
@@ -38,6 +39,8 @@ def cover(boxes: Floats, weights: Floats, limit: int, ramp: tuple[float, float],
             fresh = float(np.maximum(near[index] - covered, 0) @ share)
             heapq.heappush(heap, (-fresh, index, len(chosen)))
             continue
+        if gain == 0:
+            break
         chosen.append(index)
         added.append(-gain)
         np.maximum(covered, near[index], out=covered)

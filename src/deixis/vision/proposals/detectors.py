@@ -227,7 +227,9 @@ def _transformers() -> Any:
         import transformers
     except ImportError:
         raise DeixisError("detectors of transformers need it: pip install 'deixis[transformers]'.") from None
-    return transformers
+    library: Any = transformers
+    library.utils.logging.disable_progress_bar()  # it would draw one even where stderr is a file
+    return library
 
 
 @functools.lru_cache(maxsize=1)

@@ -136,13 +136,13 @@ def _json(path: Path) -> Any:
 
 
 def _read_npz(path: Path) -> dict[str, Found]:
-    read_bytes(path, MAX_BYTES)
+    packed = io.BytesIO(read_bytes(path, MAX_BYTES))
     found: dict[str, Found] = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(packed) as archive:
             if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
                 raise BadFile(path, f"over the limit of {MAX_BYTES:,} bytes once unpacked")
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(packed, allow_pickle=False) as arrays:
             for image_id in arrays.files:
                 found[image_id] = _rows(path, image_id, arrays[image_id])
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
