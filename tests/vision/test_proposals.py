@@ -204,6 +204,7 @@ def test_the_coco_detector_gives_boxes_with_classes(name):
     named = [found.labels.best(i)[0] for i in range(40)]
     assert set(named) <= {"", *coco_ssd.CLASSES}
     assert ("" in named[1:]) == (name == "coco-ssd+ss")
+    assert found.scores[1:].tolist() == found.labels.probs[1:, 0].tolist()
     again = proposals.by_name(name, 40).propose(image)
     assert np.array_equal(found.boxes, again.boxes)
 

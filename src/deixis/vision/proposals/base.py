@@ -19,7 +19,7 @@ class Proposals:
     """Boxes that may hold something, best first; the first box is always the whole image."""
 
     boxes: npt.NDArray[np.float32]  # [N, 4] pixels of the original image, see deixis.boxes
-    scores: npt.NDArray[np.float32]  # [N] higher is better, comparable within one image only
+    scores: npt.NDArray[np.float32]  # [N] the method's own, comparable within one image; the order need not follow it
     labels: Labels | None = None  # the detector's own classes, where it has any; the whole image has none ("")
 
     def __post_init__(self) -> None:

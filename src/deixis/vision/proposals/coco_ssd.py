@@ -53,11 +53,13 @@ class CocoSsd:
     top: int = 5  # classes kept for each box
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes with their COCO classes, the whole image first."""
+        """At most ``limit`` boxes with their COCO classes, the whole image first; a score is that of the best class.
+
+        The order is that of the cover: an unlikely box of its own comes before a likely one beside a likelier.
+        """
         boxes, probs = self.detect(image)
-        scores = probs.max(axis=1)
-        chosen, gains = cover(boxes, scores, self.limit - 1, self.ramp, whole_image(image))
-        return finish(_classified(boxes[chosen], gains, probs[chosen], self.top), image, self.limit)
+        chosen, _ = cover(boxes, probs.max(axis=1), self.limit - 1, self.ramp, whole_image(image))
+        return finish(_classified(boxes[chosen], probs[chosen], self.top), image, self.limit)
 
     def detect(self, image: Image) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.float32]]:
         """The strongest anchors: boxes ``[N, 4]`` inside the image and class probabilities ``[N, 90]``."""
@@ -84,15 +86,15 @@ class CocoSsdAndSearch:
     top: int = 5
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes, the whole image first; those of selective search have no class."""
+        """At most ``limit`` boxes, the whole image first; those of selective search have no class and the score 0."""
         seen, probs = CocoSsd(anchors=self.anchors).detect(image)
         grouped = SelectiveSearch().search(image)
         scores, weights = probs.max(axis=1), SelectiveSearch().weigh(grouped, image)
         boxes = np.concatenate([seen, grouped])
         votes = np.concatenate([self.share * scores / scores.sum(), (1 - self.share) * weights / weights.sum()])
         probs = np.concatenate([probs, np.zeros((len(grouped), probs.shape[1]), dtype=np.float32)])
-        chosen, gains = cover(boxes, votes, self.limit - 1, self.ramp, whole_image(image))
-        return finish(_classified(boxes[chosen], gains, probs[chosen], self.top), image, self.limit)
+        chosen, _ = cover(boxes, votes, self.limit - 1, self.ramp, whole_image(image))
+        return finish(_classified(boxes[chosen], probs[chosen], self.top), image, self.limit)
 
     def describe(self) -> dict[str, Any]:
         """The settings as JSON, those of the search among them."""
@@ -100,13 +102,11 @@ class CocoSsdAndSearch:
         return {**own, "search": SelectiveSearch().describe()}
 
 
-def _classified(
-    boxes: npt.NDArray[np.floating], scores: npt.NDArray[np.float32], probs: npt.NDArray[np.float32], top: int
-) -> Found:
-    """Boxes with their best classes; a row of probabilities that is all zero has none."""
+def _classified(boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.float32], top: int) -> Found:
+    """Boxes with their best classes; a row of probabilities ``[N, 90]`` that is all zero has none."""
     best = np.argsort(-probs, axis=1, kind="stable")[:, :top]
     found = np.take_along_axis(probs, best, axis=1)
-    return Found(boxes, scores, CLASSES, np.where(found > 0, best, -1), found)
+    return Found(boxes, found[:, 0], CLASSES, np.where(found > 0, best, -1), found)
 
 
 def _run(image: Image) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
