@@ -138,8 +138,8 @@ def test_the_seed_decides(tmp_path: Path) -> None:
     [("updown-small", 0.6), ("distributed-attention-small", 0.6), ("cyclical-small", 0.6), ("supervised-small", 0.9)],
 )
 def test_it_learns_to_say_what_it_sees_and_to_look_at_it(tmp_path: Path, name: str, right_looks: float) -> None:
-    recipe = tiny(name, epochs=18, schedule=Schedule(rate=1e-2, decay=0.95, every=1, clip=1.0))
-    decoder = run(replace(recipe, images=16), tmp_path, n=128)
+    recipe = tiny(name, epochs=22, schedule=Schedule(rate=1e-2, decay=0.95, every=1, clip=1.0))
+    decoder = run(replace(recipe, images=8), tmp_path, n=160)
     examples, regions = world(40, seed=1)
     batch = collate(examples, regions, VOCABULARY.pad)
     with torch.no_grad():

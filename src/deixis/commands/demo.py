@@ -19,6 +19,7 @@ Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 TRAINING, VALIDATION, SHOWN = 300, 20, 6
 BOXES = 50
+BACKBONE = "efficientnet-lite2@288"  # the pictures are small
 
 
 def demo(
@@ -57,9 +58,9 @@ def demo(
     talk.print(f"1. {TRAINING} pictures with five captions each, drawn by code: {scenes}")
     write_scenes(scenes, seed, quiet)
     talk.print(f"2. what the machine sees in them, no box given: {store}")
-    features(scenes, store, boxes=BOXES, quiet=quiet)
+    features(scenes, store, boxes=BOXES, backbone=BACKBONE, quiet=quiet)
     talk.print(f"3. a small captioner learns from pictures and captions alone: {model}")
-    torch.manual_seed(seed)
+    torch.set_num_threads(1)  # the network is small: a second thread would wait more than it helps
     with Bar(talk, "training") as bar:
         run_recipe(recipe(seed), Material.from_folder(scenes, FeatureStore(store)), model, bar.talk())
     talk.print("4. pictures that it has not seen")

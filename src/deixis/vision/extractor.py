@@ -135,8 +135,9 @@ def extractor_from(description: Json, grid: int = 0) -> Extractor:
     """The extractor that a description tells of, or a sentence why this installation cannot build it."""
     wanted = extractor_name(description)
     try:
-        proposals = description["proposals"]
-        built = named_extractor(description["backbone"]["name"], proposals["name"], proposals["limit"], grid)
+        backbone, proposals = description["backbone"], description["proposals"]
+        size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""
+        built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"], grid)
     except (KeyError, TypeError):
         raise DeixisError(f"the extractor {wanted} is not one that this version knows how to build.") from None
     if built.name != wanted:
