@@ -124,3 +124,15 @@ def test_what_cannot_be_compared_is_named() -> None:
     empty = {"m": make_score("m", [], [], np.zeros((0, 2)), "mean", signature())}
     with pytest.raises(DeixisError, match="no items"):
         paired_bootstrap(empty, empty)
+
+
+def test_phrases_of_one_image_are_drawn_together() -> None:
+    """Ten equal phrases of an image say no more than one: the interval is that of the images."""
+    images = np.random.default_rng(0).random(60)
+    alone = mean_score("x", [f"{i}" for i in range(60)], images, signature())
+    ids = [f"{i}#{k}" for k in range(10) for i in range(60)]
+    phrases = mean_score("x", ids, np.tile(images, 10), signature())
+    once = paired_bootstrap({"x": alone}, {"x": alone}, n=500)[0]
+    tenfold = paired_bootstrap({"x": phrases}, {"x": phrases}, n=500)[0]
+    assert tenfold.a_interval == pytest.approx(once.a_interval)
+    assert tenfold.items == 600
