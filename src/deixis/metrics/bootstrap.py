@@ -45,8 +45,8 @@ def paired_bootstrap(
 
     A resample draws as many items as there are, with replacement, the same for both systems; each metric is its
     rule applied to the sums over the drawn items. Phrases of one image (``image#phrase``) are drawn together: they
-    are not independent, and intervals that took them for it would be too narrow. Intervals are the middle 95 % of the resampled values. What a
-    metric takes from the whole corpus, as CIDEr its document frequencies, stays as it was.
+    are not independent, and intervals that took them for it would be too narrow. Intervals are the middle 95 % of the
+    resampled values. What a metric takes from the whole corpus, as CIDEr its document frequencies, stays as it was.
 
     The p-value is two-sided, for "both systems are equally good": the resampled differences, moved so that their
     centre is 0, stand for the differences that luck gives; p is the share of them that is at least as far from 0 as
