@@ -65,8 +65,8 @@ class EfficientNetLite:
     """EfficientNet-lite2 for inference: batch norms folded into the convolutions, any image size.
 
     Photographs are enlarged well beyond the 260 pixels that the network was trained on: a region then has cells of
-    its own. ``stride`` 32 is the network as it was trained; with 16 its last stage keeps the resolution and dilates
-    its kernels instead, which costs as much as a larger picture and helps less.
+    its own, which small boxes gain from. ``stride`` 32 is the network as it was trained; with 16 its last stage keeps
+    the resolution and dilates its kernels instead.
     """
 
     def __init__(self, long_side: int = 576, stride: int = 32) -> None:
