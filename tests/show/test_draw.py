@@ -105,3 +105,10 @@ def test_the_page_escapes_words_and_carries_everything_inside() -> None:
     assert "a &quot;photo&quot;.jpg" in page
     assert "http" not in page
     assert page.count('data-g="0"') == 3  # the word, its box, the box's part
+
+
+def test_the_page_keeps_the_proportions_that_its_boxes_need() -> None:
+    """A picture stretched to its height attribute would lie askew under boxes that keep their proportions."""
+    page = caption_page("Demo", [(grey(), caption())])
+    assert "width: 100%; height: auto" in page
+    assert 'viewBox="0 0 600 500"' in page

@@ -20,7 +20,7 @@ body { font: 17px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.5rem; } h1 + p { color: var(--faint); }
 main { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); gap: 2rem; }
 figure { margin: 0; } figure > div { position: relative; border-radius: 8px; overflow: hidden; }
-img { display: block; width: 100%; } svg { position: absolute; inset: 0; width: 100%; height: 100%; }
+img { display: block; width: 100%; height: auto; } svg { position: absolute; inset: 0; width: 100%; height: 100%; }
 rect { fill: transparent; stroke: var(--c); stroke-width: 3; vector-effect: non-scaling-stroke; }
 rect, .word { transition: opacity .15s; }
 rect.part { stroke-width: 1.5; stroke-dasharray: 6 5; pointer-events: none; }
