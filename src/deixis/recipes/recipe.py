@@ -61,7 +61,7 @@ class Recipe:
     scheduled_sampling: float = 0.0  # chance, at the end of training, that the decoder hears its own word instead
     minimum: int = 5  # how often a word must be seen to enter the vocabulary
     max_words: int = 20  # captions are cut here, and sentences end here
-    select: Literal["CIDEr", "F1_loc"] = "CIDEr"  # validation score that picks the best checkpoint
+    select: Literal["CIDEr", "BLEU-4"] = "CIDEr"  # validation score that picks the best checkpoint
     precision: Literal["fp32", "bf16"] = "fp32"
     seed: int = 0
 
