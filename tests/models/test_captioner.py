@@ -73,14 +73,14 @@ def test_nouns_are_grounded_and_other_words_are_not(captioner: Captioner) -> Non
 
 def test_photographs_paths_and_regions_give_the_same_caption(captioner: Captioner, tmp_path: Path) -> None:
     photo().save(tmp_path / "x.png")
-    regions = captioner.extractor.extract(photo())
+    regions = captioner.eyes.extractor.extract(photo())
     said = [captioner.caption(photo()), captioner.caption(regions), captioner.caption(str(tmp_path / "x.png"))]
     assert len({(c.words, c.groundings) for c in said}) == 1
     assert said[2].image.endswith("x.png")
 
 
 def test_a_batch_gives_what_each_gives_alone(captioner: Captioner) -> None:
-    regions = [captioner.extractor.extract(photo(seed)) for seed in range(5)]
+    regions = [captioner.eyes.extractor.extract(photo(seed)) for seed in range(5)]
     few = list(captioner.captions(regions, batch=2))
     assert [c.words for c in few] == [captioner.caption(r).words for r in regions]
 
@@ -98,7 +98,7 @@ def test_beam_search_is_a_matter_of_style(captioner: Captioner) -> None:
     wide = Captioner(
         captioner.decoder,
         VOCABULARY,
-        captioner.extractor_description,
+        captioner.eyes.to_json(),
         "test",
         replace(captioner.style, beam=4),
     )
@@ -110,7 +110,7 @@ def test_beam_search_is_a_matter_of_style(captioner: Captioner) -> None:
 
 def test_regions_of_another_extractor_are_refused(captioner: Captioner) -> None:
     other = Regions(np.zeros((1, 4)), np.zeros((1, 16)), (9, 9), extractor="another")
-    with pytest.raises(DeixisError, match="another.*" + captioner.extractor_description["name"].replace("+", r"\+")):
+    with pytest.raises(DeixisError, match="another.*" + captioner.eyes.name.replace("+", r"\+")):
         captioner.caption(other)
 
 

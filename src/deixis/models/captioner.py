@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 import torch
-from PIL import Image
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from deixis import boxes as geometry
-from deixis.errors import DeixisError
-from deixis.images import load_image
 from deixis.language.parse import parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.decoding import Rules, Sentences, beam, greedy
+from deixis.models.eyes import Eyes, Photo
+from deixis.models.folder import read_model, write_model
 from deixis.models.padding import pad_regions
 from deixis.types import Box, GroundedCaption, Grounding, Json, Regions
-from deixis.vision.extractor import Extractor, extractor_from
-from deixis.vision.store import require_extractor
-
-FORMAT = 1
-Photo = str | Path | Image.Image | Regions
-
 
 @dataclass(frozen=True)
 class Style:
@@ -53,15 +43,7 @@ class Captioner:
         self, decoder: Decoder, vocabulary: Vocabulary, extractor: Json, name: str, style: Style | None = None
     ) -> None:
         self.decoder, self.vocabulary = decoder.eval(), vocabulary
-        self.extractor_description, self.name, self.style = extractor, name, style or Style()
-        self._extractor: Extractor | None = None
-
-    @property
-    def extractor(self) -> Extractor:
-        """The extractor that makes regions as in training; it is built when first needed."""
-        if self._extractor is None:
-            self._extractor = extractor_from(self.extractor_description["description"])
-        return self._extractor
+        self.eyes, self.name, self.style = Eyes(extractor), name, style or Style()
 
     @overload
     def caption(self, photo: Photo) -> GroundedCaption: ...
@@ -73,12 +55,9 @@ class Captioner:
         """The grounded caption of a photograph (path or image) or of its regions; a list of them for a list."""
         if not isinstance(photo, list):
             return self.caption([photo])[0]
-        regions = [one if isinstance(one, Regions) else self._look(one) for one in photo]
+        regions = [self.eyes.look(one) for one in photo]
         names = [str(one) if isinstance(one, str | Path) else "" for one in photo]
         return list(self.captions(regions, names))
-
-    def _look(self, photo: str | Path | Image.Image) -> Regions:
-        return self.extractor.extract(photo if isinstance(photo, Image.Image) else load_image(photo))
 
     def captions(
         self, regions: Sequence[Regions], images: Sequence[str] | None = None, batch: int = 64
@@ -86,9 +65,7 @@ class Captioner:
         """Captions of many images, in their order, ``batch`` at a time; ``images`` are their names."""
         images = images or [""] * len(regions)
         for start in range(0, len(regions), batch):
-            some = regions[start : start + batch]
-            for one in some:
-                require_extractor(one.extractor, self.extractor_description["name"])
+            some = [self.eyes.look(one) for one in regions[start : start + batch]]
             sentences = self._sentences(some)
             words = [self.vocabulary.decode(row.tolist()) for row in sentences.words[:, 0]]
             nouns = [parse.nouns for parse in parse_words(words, quiet=True)]
@@ -116,41 +93,26 @@ class Captioner:
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        for name, text in (extras or {}).items():
-            (path / name).write_text(text, encoding="utf-8")
-        self.vocabulary.save(path / "vocabulary.json")
         config = {
-            "format": FORMAT,
             "kind": "captioner",
             "name": self.name,
             "decoder": asdict(self.decoder.config),
             "style": asdict(self.style),
-            "extractor": self.extractor_description,
+            "extractor": self.eyes.to_json(),
         }
-        (path / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-        weights = {name: value.contiguous() for name, value in self.decoder.state_dict().items()}
-        draft = path / "weights.partial"
-        save_file(weights, draft)
-        draft.rename(path / "weights.safetensors")  # last: a folder with weights is whole
+        write_model(folder, config, self.decoder, self.vocabulary, extras)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Captioner:
         """Read what :meth:`save_pretrained` wrote."""
-        path = Path(folder)
-        config = _read_config(path)
-        vocabulary = Vocabulary.load(path / "vocabulary.json")
-        try:
+
+        def build(config: Json) -> tuple[Decoder, Captioner]:
             decoder = Decoder(DecoderConfig(**config["decoder"]))
-            decoder.load_state_dict(load_file(path / "weights.safetensors"))
+            vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
             style = Style(**{field.name: config["style"][field.name] for field in fields(Style)})
-            return cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
-        except FileNotFoundError:
-            raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
-        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-            reason = str(error).splitlines()[0]
-            raise DeixisError(f"{path} is not a captioner that this version can read ({reason}).") from None
+            return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
+
+        return read_model(folder, "captioner", build)
 
 
 def ground_word(sentences: Sentences, image: int, step: int, word: str, regions: Regions) -> Grounding:
@@ -169,15 +131,3 @@ def ground_word(sentences: Sentences, image: int, step: int, word: str, regions:
 def _box(values: geometry.Array) -> Box:
     x1, y1, x2, y2 = (float(v) for v in values)
     return x1, y1, x2, y2
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DeixisError(f"{path} is not the folder of a model: config.json is not there.") from None
-    except (OSError, ValueError) as error:
-        raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
-    if not isinstance(config, dict) or config.get("kind") != "captioner" or config.get("format") != FORMAT:
-        raise DeixisError(f"{path} does not hold a captioner of format {FORMAT}; is it another kind of model?")
-    return config

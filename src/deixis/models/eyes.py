@@ -1,0 +1,39 @@
+"""How a model comes to its regions: it looks with the extractor that it was trained with, and with no other."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from PIL import Image
+
+from deixis.images import load_image
+from deixis.types import Json, Regions
+from deixis.vision.extractor import Extractor, extractor_from
+from deixis.vision.store import require_extractor
+
+Photo = str | Path | Image.Image | Regions
+
+
+class Eyes:
+    """The extractor of a model, ``{"name", "description"}`` as its folder keeps it; built when first needed."""
+
+    def __init__(self, extractor: Json) -> None:
+        self.name: str = extractor["name"]
+        self.description: Json = extractor["description"]
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """What makes regions as in training."""
+        return extractor_from(self.description)
+
+    def look(self, photo: Photo) -> Regions:
+        """The regions of a photograph (path or image); regions themselves are checked and given back."""
+        if isinstance(photo, Regions):
+            require_extractor(photo.extractor, self.name)
+            return photo
+        return self.extractor.extract(photo if isinstance(photo, Image.Image) else load_image(photo))
+
+    def to_json(self) -> Json:
+        """What the folder keeps."""
+        return {"name": self.name, "description": self.description}
