@@ -20,6 +20,7 @@ from deixis.models.folder import read_model, write_model
 from deixis.models.padding import pad_regions
 from deixis.types import Box, GroundedCaption, Grounding, Json, Regions
 
+
 @dataclass(frozen=True)
 class Style:
     """How sentences are made."""
