@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from deixis.models.decoder import Decoder, DecoderConfig, Encoded
-from deixis.objectives.cycle import CycleConfig, Localizer, attention_kl, cycle
+from deixis.objectives.cycle import CycleConfig, Localizer, cycle
 from deixis.objectives.supervised import attention_nll, region_classification
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cyclical.npz"
@@ -173,14 +173,6 @@ def test_variants_that_need_to_know_what_is_visual_say_so() -> None:
     encoded = decoder.encode(features, mask)
     with pytest.raises(ValueError, match="zero-loss"):
         cycle(decoder, localizer, encoded, decoder(encoded, WORDS[..., :-1]), WORDS, 0)
-
-
-def test_kl_by_hand() -> None:
-    teacher = torch.tensor([0.5, 0.5, 0.0]).view(1, 1, 1, 3)
-    student = torch.tensor([0.25, 0.75, 0.0]).view(1, 1, 1, 3)
-    expected = 0.5 * np.log(2) + 0.5 * np.log(2 / 3)
-    assert attention_kl(teacher, student, torch.ones(1, 1, 1).bool()).item() == pytest.approx(expected, abs=1e-6)
-    assert attention_kl(teacher, teacher, torch.ones(1, 1, 1).bool()).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_supervised_attention_by_hand() -> None:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from deixis.models.decoder import Decoded, Decoder, Encoded
 from deixis.objectives.cross_entropy import cross_entropy
+from deixis.objectives.distil import attention_kl
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,3 @@ def cycle(
     if config.consistency:
         terms["consistency"] = config.consistency * attention_kl(beta, decoded.attention[..., 0, :], targets != pad)
     return terms
-
-
-def attention_kl(teacher: Tensor, student: Tensor, where: Tensor) -> Tensor:
-    """Mean KL(teacher || student) of attention ``[I, C, T, N]`` over the steps marked in ``where [I, C, T]``."""
-    teacher, student = teacher[where], student[where]
-    # a region that neither may look at adds nothing: 0 log 0 = 0
-    ratio = teacher.clamp_min(1e-8).log() - student.clamp_min(1e-8).log()
-    return (teacher * ratio).sum(-1).mean()
