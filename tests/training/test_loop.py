@@ -1,9 +1,10 @@
 """The training loop: it learns, it can be killed at any step, and every recipe takes a step."""
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ import torch
 from deixis import DeixisError, Regions
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.decoder import Decoder
-from deixis.recipes import CAPTIONERS, Phase, Recipe, Schedule, find
+from deixis.recipes import CAPTIONERS, CaptionerRecipe, Phase, Schedule
 from deixis.training import checkpoint
+from deixis.training.captioners import Network, fill
 from deixis.training.checkpoint import Progress
 from deixis.training.examples import Example, Target, collate
-from deixis.training.loop import Network, Step, Talk, fill, train
+from deixis.training.loop import Step, Talk, train
 
 WORDS = ("dog", "cat", "ball", "car")
 VOCABULARY = Vocabulary.build([["a", "and", *WORDS]], minimum=1)
@@ -44,17 +46,26 @@ def world(n: int = 24, seed: int = 0) -> tuple[list[Example], dict[str, Regions]
     return examples, regions
 
 
-def tiny(name: str = "updown-small", epochs: int = 3, **changes: object) -> Recipe:
-    recipe = find(name)
+def tiny(name: str = "updown-small", epochs: int = 3, **changes: object) -> CaptionerRecipe:
+    recipe = CAPTIONERS[name]
     model = replace(recipe.model, words=12, hidden=24, attention=12, dropout=0.1)
     phases = tuple(replace(phase, epochs=epochs) for phase in recipe.phases)
     return replace(recipe, model=model, phases=phases, images=5, **changes)
 
 
-def run(recipe: Recipe, out: Path, talk: Talk | None = None, n: int = 24, **options: float) -> Decoder:
+def run(recipe: CaptionerRecipe, out: Path, talk: Talk | None = None, n: int = 24, **options: float) -> Decoder:
     examples, regions = world(n)
-    config = fill(recipe, VOCABULARY, regions["0"])
-    return train(recipe, config, examples, regions, out, lambda decoder, branches: {"CIDEr": 0.0}, talk, **options)
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
+    return train(
+        recipe,
+        network,
+        examples,
+        lambda some: collate(some, regions, VOCABULARY.pad),
+        out,
+        lambda network, phase: {"CIDEr": 0.0},
+        talk,
+        **options,
+    ).decoder
 
 
 def weights(decoder: Decoder) -> dict[str, torch.Tensor]:
@@ -155,13 +166,13 @@ def test_it_learns_to_say_what_it_sees_and_to_look_at_it(tmp_path: Path, name: s
 
 @pytest.mark.parametrize("name", CAPTIONERS)
 def test_every_recipe_takes_a_step(name: str) -> None:
-    recipe = find(name)
+    recipe = CAPTIONERS[name]
     recipe = replace(recipe, model=replace(recipe.model, words=16, hidden=32, attention=16))  # the wiring, quickly
     examples, regions = world(3)
     network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
     batch = collate(examples, regions, VOCABULARY.pad)
     for phase in recipe.phases:
-        terms = network(recipe, phase, batch, 0.5)
+        terms = network(phase, batch, 0.5)
         torch.stack(list(terms.values())).sum().backward()
     moved = [parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in network.parameters()]
     assert all(moved), [n for (n, _), m in zip(network.named_parameters(), moved, strict=True) if not m]
@@ -173,7 +184,7 @@ def test_supervision_without_boxes_is_refused() -> None:
     network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
     batch = collate([replace(example, targets=()) for example in examples], regions, VOCABULARY.pad)
     with pytest.raises(DeixisError, match="boxes"):
-        network(recipe, recipe.phases[0], batch, 0.0)
+        network(recipe.phases[0], batch, 0.0)
 
 
 def test_the_rate_falls_as_the_schedule_says(tmp_path: Path) -> None:
@@ -199,12 +210,12 @@ def test_the_best_checkpoint_belongs_to_the_last_phase(tmp_path: Path) -> None:
     examples, regions = world()
     train(
         recipe,
-        fill(recipe, VOCABULARY, regions["0"]),
+        Network(recipe, fill(recipe, VOCABULARY, regions["0"])),
         examples,
-        regions,
+        lambda some: collate(some, regions, VOCABULARY.pad),
         tmp_path,
-        lambda decoder, branches: {"CIDEr": next(scores)},
-        Talk(save_best=lambda decoder, epoch, scores: kept.append(epoch)),
+        lambda network, phase: {"CIDEr": next(scores)},
+        Talk(save_best=lambda network, epoch, scores: kept.append(epoch)),
     )
     assert kept == [0, 2, 3]
 
@@ -221,3 +232,51 @@ def test_progress_is_plain_json(tmp_path: Path) -> None:
     run(tiny(epochs=1), tmp_path)
     value = json.loads((tmp_path / "resume-5" / "progress.json").read_text())
     assert Progress(**value).epoch == 1
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    recipe = replace(tiny(), phases=(Phase(1, objective="cycles"),))
+    with pytest.raises(DeixisError, match="cycle"):
+        Network(recipe, fill(recipe, VOCABULARY, world(1)[1]["0"]))
+
+
+def test_a_score_that_validation_does_not_give_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeixisError, match="F1_loc"):
+        run(tiny(epochs=1, select="F1_loc"), tmp_path)
+
+
+class Weight(torch.nn.Module):
+    """The smallest thing that learns, with a term that is only told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, phase: Phase, batch: "Row", progress: float) -> dict[str, torch.Tensor]:
+        return {"loss": (self.value - batch.number.mean()) ** 2, "told": torch.tensor(1e6)}
+
+
+@dataclass(frozen=True)
+class Row:
+    number: torch.Tensor
+
+
+def test_any_network_can_be_trained_and_a_phase_may_end_by_its_log(tmp_path: Path) -> None:
+    recipe = tiny(epochs=9, schedule=Schedule(rate=0.1))
+    seen: list[int] = []
+
+    def finished(lines: Sequence[dict[str, Any]]) -> bool:
+        seen.append(len(lines))
+        return lines[-1]["losses"]["told"] == 1e6 and len(lines) == 3
+
+    network = train(
+        recipe,
+        Weight(),
+        [1.0] * 10,
+        lambda some: Row(torch.tensor(some)),
+        tmp_path,
+        lambda network, phase: {"CIDEr": 0.0},
+        finished=finished,
+    )
+    assert seen == [1, 2, 3]
+    assert 0 < float(network.value.detach()) < 1.5  # the term without gradient moved nothing

@@ -10,7 +10,7 @@ from deixis import DeixisError, cli
 from deixis.commands import demo as demo_verb
 from deixis.data.scenes import make_scene
 from deixis.models.captioner import Captioner
-from deixis.recipes import Recipe, find
+from deixis.recipes import CAPTIONERS, CaptionerRecipe
 from deixis.training.run import Material, run_recipe
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return root / "data", root / "store"
 
 
-def quick(recipe: Recipe) -> Recipe:
+def quick(recipe: CaptionerRecipe) -> CaptionerRecipe:
     model = replace(recipe.model, words=8, hidden=12, attention=6)
     return replace(recipe, model=model, phases=tuple(replace(p, epochs=1) for p in recipe.phases), minimum=1)
 
@@ -64,7 +64,7 @@ def test_the_verb_trains_several_seeds_and_takes_changes(
 @pytest.mark.parametrize("name", ["cyclical-zero-loss-small", "distributed-attention-small"])
 def test_recipes_run_from_a_folder(folder: tuple[Path, Path], tmp_path: Path, name: str) -> None:
     data, store = folder
-    recipe = quick(find(name))
+    recipe = quick(CAPTIONERS[name])
     run_recipe(recipe, Material.from_folder(data, FeatureStore(store)), tmp_path)
     captioner = Captioner.from_pretrained(tmp_path)
     assert captioner.style.branches is None
@@ -76,7 +76,7 @@ def test_weak_supervision_stays_weak(folder: tuple[Path, Path], tmp_path: Path) 
     """Scenes have boxes, but only a supervised recipe is given any; pairs have none to give."""
     data, store = folder
     with pytest.raises(DeixisError, match="boxes"):
-        run_recipe(quick(find("supervised-small")), Material.from_folder(data, FeatureStore(store)), tmp_path)
+        run_recipe(quick(CAPTIONERS["supervised-small"]), Material.from_folder(data, FeatureStore(store)), tmp_path)
 
 
 def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
@@ -85,9 +85,10 @@ def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
     regions = {s.image_id: eyes.extract(s.open()) for s in samples}
     extractor = {"name": eyes.name, "description": eyes.describe()}
     material = Material(samples, samples, regions, extractor, "scenes")
-    run_recipe(quick(find("supervised-small")), material, tmp_path)
-    losses = json.loads((tmp_path / "log.jsonl").read_text())["losses"]
-    assert losses["attention"] > 0
+    run_recipe(quick(CAPTIONERS["supervised-small"]), material, tmp_path)
+    line = json.loads((tmp_path / "log.jsonl").read_text())
+    assert line["losses"]["attention"] > 0
+    assert set(line["scores"]) == {"CIDEr", "BLEU-4", "F1_all", "F1_loc"}  # validation images have boxes
 
 
 def test_features_that_do_not_belong_are_told(folder: tuple[Path, Path], tmp_path: Path) -> None:
@@ -96,7 +97,9 @@ def test_features_that_do_not_belong_are_told(folder: tuple[Path, Path], tmp_pat
     with StoreWriter(tmp_path / "other", Contents(eyes.name, eyes.describe(), eyes.backbone.classes)) as store:
         store.add("somebody-else", eyes.extract(make_scene(0, 0, size=96).open()))
     with pytest.raises(DeixisError, match="deixis features"):
-        run_recipe(quick(find("updown-small")), Material.from_folder(data, FeatureStore(tmp_path / "other")), tmp_path)
+        run_recipe(
+            quick(CAPTIONERS["updown-small"]), Material.from_folder(data, FeatureStore(tmp_path / "other")), tmp_path
+        )
 
 
 def test_the_demo_goes_all_the_way(

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import track
 
 from deixis.data import Sample
-from deixis.recipes import Phase, Recipe, Schedule, find
-from deixis.recipes.recipe import Supervision
+from deixis.recipes import CAPTIONERS, CaptionerRecipe, Phase, Schedule
+from deixis.recipes.captioners import Supervision
 from deixis.types import GroundedCaption, Regions
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def things(sample: Sample) -> npt.NDArray[np.float64]:
     return np.concatenate([[[0, 0, width, height]], *(boxes for boxes in kept if len(boxes))])
 
 
-def recipe(seed: int) -> Recipe:
+def recipe(seed: int) -> CaptionerRecipe:
     """Up-Down with supervised attention, small enough for a minute."""
-    found = find("supervised-small")
+    found = CAPTIONERS["supervised-small"]
     model = replace(found.model, words=128, hidden=192, attention=96, dropout=0.1, location=16)
     return replace(
         found,
@@ -117,7 +117,7 @@ def recipe(seed: int) -> Recipe:
 
 
 def learn(
-    recipe: Recipe,
+    recipe: CaptionerRecipe,
     training: Sequence[Sample],
     validation: Sequence[Sample],
     regions: dict[str, Regions],

@@ -1,4 +1,4 @@
-"""``deixis train``: a recipe, a data set and its features become a captioner."""
+"""``deixis train``: a recipe, a data set and its features become a model."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deixis.recipes import CAPTIONERS, Recipe, find
+from deixis.recipes import RECIPES, Recipe, find
 from deixis.vision.store import FeatureStore
 
 if TYPE_CHECKING:
     from deixis.training.loop import Talk
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 
 @dataclass(frozen=True)
-class Options:
-    """Train a captioner by a recipe on a data set whose features were made before.
+class Options(Generic[AnyRecipe]):
+    """Train a model by a recipe on a data set whose features were made before.
 
     Stop it whenever you like: the same command goes on where it was. Every value of the recipe can be changed.
 
@@ -34,7 +35,7 @@ class Options:
     data: Path  # the data set (see deixis data check)
     features: Path  # its feature store (see deixis features)
     out: Path  # the run's folder; it becomes the model
-    recipe: Annotated[Recipe, tyro.conf.arg(name="")]
+    recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
     seeds: int = 1  # train so many times, with seeds one apart, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
@@ -45,16 +46,19 @@ class Options:
 def cli(args: Sequence[str]) -> int:
     """Read the recipe's name, then options whose defaults are the recipe's."""
     if not args or args[0] in ("-h", "--help"):
-        names = "\n".join(f"  {name:<36}{recipe.paper}" for name, recipe in CAPTIONERS.items())
+        names = "\n".join(f"  {name:<36}{recipe.paper}" for name, recipe in RECIPES.items())
         print(f"usage: deixis train RECIPE --data DIR --features STORE --out RUN [options]\n\n{Options.__doc__}")
         print(f"recipes (deixis train RECIPE --help shows all values of one):\n{names}")
         return 0
     recipe = find(args[0])
     default = Options(data=tyro.MISSING, features=tyro.MISSING, out=tyro.MISSING, recipe=recipe)
-    return train(tyro.cli(Options, default=default, args=list(args[1:]), prog=f"deixis train {recipe.name}"))
+    options: Any = Options
+    return train(
+        tyro.cli(options[type(recipe)], default=default, args=list(args[1:]), prog=f"deixis train {recipe.name}")
+    )
 
 
-def train(options: Options) -> int:
+def train(options: Options[Recipe]) -> int:
     """Run the recipe once for each seed and tell mean and deviation of the validation scores."""
     import torch
 
@@ -124,4 +128,7 @@ class Bar:
             figures = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
             self.console.print(f"epoch {epoch}: {figures}{' (best so far)' if best else ''}")
 
-        return Talk(step=step, validated=validated)
+        def say(text: str) -> None:
+            self.console.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
+
+        return Talk(step=step, validated=validated, say=say)

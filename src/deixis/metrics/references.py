@@ -62,6 +62,23 @@ def _from_dataset(root: Path, split: str) -> Reference:
     dataset = loader.load(root, split)
     if not dataset.samples:
         raise DeixisError(f"the split '{split}' of {root} is empty; there is {', '.join(loader.splits(root))}.")
+
+    @cache
+    def others() -> frozenset[str]:
+        names = [name for name in loader.splits(root) if name != split]
+        return frozenset(sample.image_id for name in names for sample in loader.load(root, name))
+
+    return make_reference(
+        dataset,
+        training=lambda: loader.load(root, "train").samples if "train" in loader.splits(root) else (),
+        elsewhere=lambda image: image in others(),
+    )
+
+
+def make_reference(
+    dataset: Dataset, training: Callable[[], Sequence[Sample]], elsewhere: Callable[[str], bool] = lambda _: False
+) -> Reference:
+    """A split as a reference; ``training`` gives the training split, which decides on the object classes."""
     samples = {sample.image_id: sample for sample in dataset}
 
     @cache
@@ -71,22 +88,16 @@ def _from_dataset(root: Path, split: str) -> Reference:
         except (FileNotFoundError, DeixisError):
             return None
 
-    @cache
-    def others() -> frozenset[str]:
-        names = [name for name in loader.splits(root) if name != split]
-        return frozenset(sample.image_id for name in names for sample in loader.load(root, name))
-
-    images = Images(frozenset(samples), _file_names(dataset), size, lambda image: image in others())
     return Reference(
         dataset.name,
-        split,
-        images,
+        dataset.split,
+        Images(frozenset(samples), _file_names(dataset), size, elsewhere),
         captions={s.image_id: tuple(c.tokens for c in s.captions) for s in dataset if s.captions},
         sentences={},
         frequency={},
         phrases=phrase_references(dataset),
         samples=dataset.samples,
-        training=lambda: loader.load(root, "train").samples if "train" in loader.splits(root) else (),
+        training=training,
     )
 
 

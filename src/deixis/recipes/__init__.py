@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 
 from deixis.errors import DeixisError
-from deixis.recipes.captioners import CAPTIONERS
+from deixis.recipes.captioners import CAPTIONERS, CaptionerRecipe
 from deixis.recipes.recipe import Phase, Recipe, Schedule
 
-__all__ = ["CAPTIONERS", "Phase", "Recipe", "Schedule", "find"]
+__all__ = ["CAPTIONERS", "RECIPES", "CaptionerRecipe", "Phase", "Recipe", "Schedule", "find"]
+
+RECIPES: dict[str, Recipe] = {**CAPTIONERS}
 
 
 def find(name: str) -> Recipe:
     """The recipe of that name, or a sentence with the near ones."""
-    if name not in CAPTIONERS:
-        near = difflib.get_close_matches(name, CAPTIONERS, n=3) or sorted(CAPTIONERS)
+    if name not in RECIPES:
+        near = difflib.get_close_matches(name, RECIPES, n=3) or sorted(RECIPES)
         raise DeixisError(f"there is no recipe '{name}'; did you mean {', '.join(near)}?")
-    return CAPTIONERS[name]
+    return RECIPES[name]

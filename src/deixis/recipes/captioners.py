@@ -5,15 +5,38 @@ Where each value comes from stands in docs/paper-index.md; a comment beside a va
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from deixis.models.decoder import DecoderConfig
 from deixis.objectives.cycle import CycleConfig
-from deixis.recipes.recipe import BOXES, PAIRS, Phase, Recipe, Schedule, Supervision
+from deixis.recipes.recipe import BOXES, PAIRS, Phase, Recipe, Schedule
 
 FROM_DATA = 0  # filled in when the data is known
 
-UPDOWN = Recipe(
+
+@dataclass(frozen=True)
+class Supervision:
+    """Weights of the losses that boxes give, for the objective 'supervised'."""
+
+    attention: float = 0.1
+    classes: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionerRecipe(Recipe):
+    """A captioner. Its objectives: cross-entropy, cycle, supervised."""
+
+    purpose = "A grounded captioner: a sentence in which every noun points at its place."
+    model: DecoderConfig  # its vocabulary and widths of features are filled in from the data
+    cycle: CycleConfig = field(default_factory=CycleConfig)
+    boxes: Supervision = field(default_factory=Supervision)
+    smoothing: float = 0.0  # of the target words
+    scheduled_sampling: float = 0.0  # chance, at the end of training, that the decoder hears its own word instead
+    select: Literal["CIDEr", "BLEU-4", "F1_all", "F1_loc"] = "CIDEr"  # F1 needs validation images with boxes
+
+
+UPDOWN = CaptionerRecipe(
     name="updown",
     paper="Up-Down, the baseline of the POS-SCAN paper (Eq. 9-14)",
     supervision=PAIRS,
@@ -64,7 +87,7 @@ SUPERVISED = replace(
 )
 
 
-def small(recipe: Recipe) -> Recipe:
+def small(recipe: CaptionerRecipe) -> CaptionerRecipe:
     """The same method at a size and length that two cores train in minutes to an hour."""
     model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3)
     if model.location:
@@ -83,7 +106,7 @@ def small(recipe: Recipe) -> Recipe:
     )
 
 
-def _variants(recipe: Recipe) -> list[Recipe]:
+def _variants(recipe: CaptionerRecipe) -> list[CaptionerRecipe]:
     """The rows of the Cyclical paper's ablations (App. B, Table 4)."""
     changes = {
         "zero-loss": CycleConfig(visual="zero-loss"),
@@ -97,4 +120,4 @@ def _variants(recipe: Recipe) -> list[Recipe]:
 
 _PAPER_SIZE = [UPDOWN, GVD, DISTRIBUTED_ATTENTION, CYCLICAL_BASELINE, CYCLICAL, *_variants(CYCLICAL), SUPERVISED]
 
-CAPTIONERS: dict[str, Recipe] = {recipe.name: recipe for each in _PAPER_SIZE for recipe in (each, small(each))}
+CAPTIONERS: dict[str, CaptionerRecipe] = {recipe.name: recipe for each in _PAPER_SIZE for recipe in (each, small(each))}

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
-
-from deixis.models.decoder import DecoderConfig
-from deixis.objectives.cycle import CycleConfig
-
-Objective = Literal["cross-entropy", "cycle", "supervised"]
+from typing import Any, ClassVar, Literal
 
 PAIRS = "photographs with captions, no boxes"
 BOXES = "boxes of the training set"
@@ -19,8 +14,8 @@ class Phase:
     """A stretch of epochs with one objective."""
 
     epochs: int
-    objective: Objective = "cross-entropy"
-    branches: int = 0  # how many of the decoder's branches take part; 0: all
+    objective: str = ""  # one of those that the network knows; empty: its first
+    branches: int = 0  # how many of a captioner's branches take part; 0: all
     rate: float = 0.0  # learning rate at its start; 0: as the schedule has it
 
 
@@ -36,32 +31,20 @@ class Schedule:
     stop: int = 0  # end a phase when the score has not risen for so many epochs; 0: never
 
 
-@dataclass(frozen=True)
-class Supervision:
-    """Weights of the losses that boxes give, for the objective 'supervised'."""
-
-    attention: float = 0.1
-    classes: float = 0.1
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides a training run besides the data."""
+    """What decides a training run besides the data. Each kind of model adds its network and its objectives."""
 
+    purpose: ClassVar[str]  # what models of this kind are for, in a sentence
     name: str
     paper: str  # which row of which paper this is
     supervision: str  # what the training sees besides pixels
-    model: DecoderConfig  # its vocabulary and widths of features are filled in from the data
     phases: tuple[Phase, ...]
     schedule: Schedule = field(default_factory=Schedule)
-    cycle: CycleConfig = field(default_factory=CycleConfig)
-    boxes: Supervision = field(default_factory=Supervision)
     images: int = 13  # per batch, each with its five captions: about the papers' 64 captions
-    smoothing: float = 0.0  # of the target words
-    scheduled_sampling: float = 0.0  # chance, at the end of training, that the decoder hears its own word instead
     minimum: int = 5  # how often a word must be seen to enter the vocabulary
     max_words: int = 20  # captions are cut here, and sentences end here
-    select: Literal["CIDEr", "BLEU-4"] = "CIDEr"  # validation score that picks the best checkpoint
+    select: str  # validation score that picks the best checkpoint
     precision: Literal["fp32", "bf16"] = "fp32"
     seed: int = 0
 

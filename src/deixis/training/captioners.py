@@ -1,0 +1,181 @@
+"""Training a captioner: its network with all objectives, what it is shown, how it is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from deixis.data import Dataset, Sample
+from deixis.errors import DeixisError
+from deixis.language.parse import parse
+from deixis.language.vocabulary import Vocabulary
+from deixis.metrics.captions import caption_scores
+from deixis.metrics.evaluate import Options, evaluate
+from deixis.metrics.formats import Predictions
+from deixis.metrics.references import Reference, make_reference
+from deixis.models.captioner import Captioner, Style
+from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.objectives.cross_entropy import cross_entropy, hear_own_words
+from deixis.objectives.cycle import Localizer, cycle
+from deixis.objectives.supervised import attention_nll, region_classification
+from deixis.recipes.captioners import CaptionerRecipe
+from deixis.recipes.recipe import Phase
+from deixis.training.examples import Batch, Example, Target, collate, make_examples
+from deixis.training.loop import Scores, Talk, train
+from deixis.training.run import Material, card_files
+from deixis.types import GroundedCaption, Regions
+
+OBJECTIVES = ("cross-entropy", "cycle", "supervised")
+
+
+class Network(nn.Module):
+    """The decoder, and the localizer where a phase of the recipe needs one."""
+
+    def __init__(self, recipe: CaptionerRecipe, config: DecoderConfig) -> None:
+        super().__init__()
+        for phase in recipe.phases:
+            if phase.objective not in ("", *OBJECTIVES):
+                raise DeixisError(f"a captioner has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}.")
+        self.recipe = recipe
+        torch.manual_seed(recipe.seed)
+        self.decoder = Decoder(config)
+        if any(phase.objective == "cycle" for phase in recipe.phases):
+            self.localizer = Localizer(self.decoder, recipe.cycle)
+
+    def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
+        """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
+        pad, decoder, recipe = Vocabulary.pad, self.decoder, self.recipe
+        encoded = decoder.encode_regions(batch.regions)
+        inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
+        branches = phase.branches or None
+        if recipe.scheduled_sampling:
+            inputs = hear_own_words(decoder, encoded, inputs, recipe.scheduled_sampling * progress, pad)
+        decoded = decoder(encoded, inputs, branches)
+        if phase.objective == "cycle":
+            return cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
+        terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing)}
+        if phase.objective == "supervised":
+            if batch.positive is None or batch.classes is None:
+                raise DeixisError(
+                    f"the recipe {recipe.name} learns from boxes, and the training data has none; "
+                    "choose a recipe without 'supervised', or data with boxes."
+                )
+            terms["attention"] = recipe.boxes.attention * attention_nll(decoded.attention, batch.positive)
+            if decoder.config.classes:
+                known = region_classification(decoder, batch.regions.features, batch.classes)
+                terms["classes"] = recipe.boxes.classes * known
+        return terms
+
+
+def fill(recipe: CaptionerRecipe, vocabulary: Vocabulary, like: Regions) -> DecoderConfig:
+    """The recipe's network with the sizes that the data decides: vocabulary, features, and the grid's width."""
+    grid = 0 if not recipe.model.grid else (0 if like.grid is None else like.grid.shape[-1])
+    if recipe.model.grid and not grid:
+        raise DeixisError(f"the recipe {recipe.name} looks at feature grids; make the features again with --grid.")
+    return replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1], grid=grid)
+
+
+def train_captioner(recipe: CaptionerRecipe, material: Material, out: Path, talk: Talk) -> None:
+    """Train by the recipe; ``out`` becomes a folder for ``Captioner.from_pretrained`` with the best checkpoint."""
+    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
+    config = fill(recipe, vocabulary, material.regions[material.training[0].image_id])
+    examples = prepare(recipe, material.training, vocabulary)
+    validation = Validation(material)
+
+    def captioner(network: Network, branches: int | None = None) -> Captioner:
+        style = Style(max_words=recipe.max_words, branches=branches)
+        return Captioner(network.decoder, vocabulary, material.extractor, recipe.name, style)
+
+    def validate(network: Network, phase: Phase) -> Scores:
+        said = validation.captions(captioner(network, phase.branches or None))
+        for caption in said[:: -(-len(said) // 3)]:
+            talk.say(f"{caption.image}: {caption.caption}")
+        return validation.scores(said)
+
+    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+        captioner(network).save_pretrained(out, card_files(recipe, material, epoch, scores, "greedy"))
+        talk.save_best(network, epoch, scores)
+
+    train(
+        recipe,
+        Network(recipe, config),
+        examples,
+        lambda some: collate(some, material.regions, Vocabulary.pad),
+        out,
+        validate,
+        replace(talk, save_best=save_best),
+    )
+
+
+class Validation:
+    """The validation images: what a captioner says of them, and how good that is."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.references = {s.image_id: [c.tokens for c in s.captions] for s in material.validation}
+
+    def captions(self, captioner: Captioner) -> list[GroundedCaption]:
+        """A caption of each image, in order."""
+        return list(captioner.captions([self.material.regions[i] for i in self.references], list(self.references)))
+
+    def scores(self, said: Sequence[GroundedCaption]) -> Scores:
+        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""
+        hypotheses = {caption.image: caption.words for caption in said}
+        scores, _ = caption_scores(hypotheses, self.references, metrics=("CIDEr", "BLEU"))
+        found = {score.name: score.value for score in scores if score.name in ("CIDEr", "BLEU-4")}
+        if not self._boxed:
+            return found
+        captions = {caption.image: caption for caption in said if caption.image in self._reference.images.ids}
+        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True)
+        grounded = evaluate(Predictions(Path("validation"), "deixis", captions), self._reference, wanted)
+        return found | {score.name: score.value for score in grounded.scores if score.name in wanted.metrics}
+
+    @cached_property
+    def _boxed(self) -> tuple[Sample, ...]:
+        return tuple(s for s in self.material.validation if any(len(entity.boxes) for entity in s.entities))
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return make_reference(Dataset(self.material.source, "val", self._boxed), lambda: self.material.training)
+
+
+def prepare(recipe: CaptionerRecipe, samples: Sequence[Sample], vocabulary: Vocabulary) -> list[Example]:
+    """Captions as word ids, with whatever else the recipe's objectives want to know of them."""
+    examples = make_examples(samples, vocabulary, recipe.max_words)
+    objectives = {phase.objective for phase in recipe.phases}
+    if "cycle" in objectives and recipe.cycle.visual != "all":
+        examples = _with_visual_words(examples, samples, recipe.max_words)
+    if "supervised" in objectives:
+        examples = _with_boxes(examples, samples, recipe.max_words)
+    return examples
+
+
+def _with_visual_words(examples: Sequence[Example], samples: Sequence[Sample], max_words: int) -> list[Example]:
+    """Mark nouns and verbs, the words that the Cyclical paper calls groundable; the end is none."""
+    parses = iter(parse([c.text for s in samples for c in s.captions if c.tokens]))
+
+    def marks() -> tuple[bool, ...]:
+        return (*(tag in ("NOUN", "PROPN", "VERB") for tag in next(parses).pos[:max_words]), False)
+
+    return [replace(example, visual=tuple(marks() for _ in example.captions)) for example in examples]
+
+
+def _with_boxes(examples: Sequence[Example], samples: Sequence[Sample], max_words: int) -> list[Example]:
+    """Give the head noun of each phrase that has boxes those boxes as targets."""
+    parses = iter(parse([c.text for s in samples for c in s.captions if c.tokens]))
+    supervised = []
+    for example, sample in zip(examples, [s for s in samples if any(c.tokens for c in s.captions)], strict=True):
+        targets = []
+        for number, caption in enumerate([c for c in sample.captions if c.tokens]):
+            grammar = next(parses)
+            for phrase in caption.phrases:
+                entity, head = sample.entity(phrase.entity or ""), grammar.head(phrase.start, phrase.end)
+                if entity is not None and head is not None and head < max_words:
+                    targets += [Target(number, head, (x1, y1, x2, y2)) for x1, y1, x2, y2 in entity.boxes.tolist()]
+        supervised.append(replace(example, targets=tuple(targets)))
+    return supervised
