@@ -74,10 +74,13 @@ def sample(
     temperature: float = 1.0,
     top: int = 0,
     generator: torch.Generator | None = None,
+    branches: int | None = None,
+    greedy_too: bool = False,
 ) -> Sentences:
     """``samples`` sentences for each image, words drawn from the branches' mean distribution.
 
     ``top`` > 0 keeps only that many of the likeliest words; the temperature sharpens (< 1) or flattens (> 1).
+    With ``greedy_too`` the sentence of :func:`greedy` comes before them, in the same pass.
     """
 
     def draw(logprobs: Tensor) -> Tensor:
@@ -88,7 +91,12 @@ def sample(
         drawn = torch.multinomial(logits.softmax(-1).flatten(0, 1), 1, generator=generator)
         return drawn.view(logits.shape[:2])
 
-    return _roll(decoder, encoded, rules, samples, draw)
+    def draw_behind_greedy(logprobs: Tensor) -> Tensor:
+        return torch.cat([rank(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:])], 1)
+
+    if greedy_too:
+        return _roll(decoder, encoded, rules, samples + 1, draw_behind_greedy, branches)
+    return _roll(decoder, encoded, rules, samples, draw, branches)
 
 
 def mean_logprobs(logprobs: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ def distil(attention: Tensor, teacher: Tensor, nouns: Tensor, config: DistilConf
     if config.measure == "nll":
         choice = F.one_hot(teacher.argmax(-1), teacher.shape[-1]).bool()
         return config.weight * attention_nll(attention, choice & nouns.unsqueeze(-1))
-    # regions that earlier branches took (DA Eq. 7) are out of reach: a branch is shown what the teacher has for the rest
+    # regions that earlier branches took (DA Eq. 7) are out of reach: a branch learns the teacher's view of the rest
     shown = teacher.unsqueeze(3) * (attention > 0)  # [I, C, T, K, N]
     shown = shown / shown.sum(-1, keepdim=True).clamp_min(1e-8)
     where = nouns.unsqueeze(3).expand(attention.shape[:4])
