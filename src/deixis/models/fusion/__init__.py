@@ -1,0 +1,20 @@
+"""The fusion model: an image encoder, a text encoder, and a fusion encoder in which words look at the image."""
+
+from deixis.models.fusion.config import FusionConfig, base, small
+from deixis.models.fusion.maps import match_maps, normalised, per_token
+from deixis.models.fusion.model import Encoded, Fusion, Texts
+from deixis.models.fusion.weights import load_minilm, load_published
+
+__all__ = [
+    "Encoded",
+    "Fusion",
+    "FusionConfig",
+    "Texts",
+    "base",
+    "load_minilm",
+    "load_published",
+    "match_maps",
+    "normalised",
+    "per_token",
+    "small",
+]

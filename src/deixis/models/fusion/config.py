@@ -1,0 +1,66 @@
+"""Sizes of the fusion model. ``base`` is ALBEF's and AMC's; ``small`` is the same network for two cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FusionConfig:
+    """Every size of a fusion model; the defaults are those of ALBEF (AMC, Sec. 4.1)."""
+
+    # text and fusion encoder: BERT, cut in two
+    vocabulary: int = 30522
+    hidden: int = 768
+    heads: int = 12
+    feed: int = 3072  # width between the two linear layers of a block
+    positions: int = 512
+    text_layers: int = 6
+    fusion_layers: int = 6
+    dropout: float = 0.1
+    # image encoder: a vision transformer on patches of pixels, or on the cells of a backbone's feature grid
+    patch: int = 16  # pixels along a patch; 0: tokens are cells of a grid
+    features: int = 0  # width of a cell, where tokens are cells
+    side: int = 16  # patches or cells along a side of the image, which is squashed to a square
+    image_hidden: int = 768
+    image_heads: int = 12
+    image_feed: int = 3072
+    image_layers: int = 12
+    # heads
+    shared: int = 256  # width of the space in which whole images and whole texts are compared
+    map_layer: int = 2  # fusion layer, from 0, whose attention makes the map; the third of six in AMC's code
+
+    def __post_init__(self) -> None:
+        if bool(self.patch) == bool(self.features):
+            raise ValueError("an image encoder reads either patches of pixels or cells of a feature grid")
+        if self.hidden % self.heads or self.image_hidden % self.image_heads:
+            raise ValueError("attention heads must divide the width evenly")
+        if not 0 <= self.map_layer < self.fusion_layers:
+            raise ValueError(f"there is no fusion layer {self.map_layer} among {self.fusion_layers}")
+
+    @property
+    def pixels(self) -> int:
+        """Side of the square image that the positions were learnt for; 0 where tokens are cells of a grid."""
+        return self.patch * self.side
+
+
+def base() -> FusionConfig:
+    """ViT-B/16 at 256 pixels and BERT-base, six layers each for text and fusion."""
+    return FusionConfig()
+
+
+def small(features: int = 1280, side: int = 9) -> FusionConfig:
+    """Cells of a backbone's grid and MiniLM, three layers each for text and fusion."""
+    return FusionConfig(
+        hidden=384,
+        feed=1536,
+        text_layers=3,
+        fusion_layers=3,
+        patch=0,
+        features=features,
+        side=side,
+        image_hidden=384,
+        image_feed=1536,
+        image_layers=2,
+        map_layer=1,
+    )

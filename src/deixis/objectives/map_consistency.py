@@ -1,0 +1,77 @@
+"""Attention map consistency (AMC): a map should be hot inside the box of what the text names, and cold outside.
+
+Eq. 7 to 9 of the paper, and the cosine distance of its Table 3b. Only recipes that learn from boxes use this file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class MapConfig:
+    """Weights and margins; the defaults are the paper's (Sec. 4.1)."""
+
+    loss: Literal["amc", "cosine"] = "amc"
+    mean: float = 0.2  # lambda_1, weight of Eq. 7
+    most: float = 0.8  # lambda_2, weight of Eq. 8
+    mean_margin: float = 0.1  # Delta_1
+    max_margin: float = 0.5  # Delta_2
+    pooled: bool = False  # Eq. 7 with one hinge over the means of the whole batch, as the published code has it
+
+
+def map_consistency(maps: Tensor, masks: Tensor, config: MapConfig) -> dict[str, Tensor]:
+    """The weighted loss terms for maps ``[B, H, W]`` between 0 and 1 and masks of the same shape, True in the box."""
+    if config.loss == "cosine":
+        return {"cosine": cosine_distance(maps, masks)}
+    terms = {}
+    if config.mean:
+        terms["mean"] = config.mean * mean_margin(maps, masks, config.mean_margin, config.pooled)
+    if config.most:
+        terms["max"] = config.most * max_margin(maps, masks, config.max_margin)
+    return terms
+
+
+def mean_margin(maps: Tensor, masks: Tensor, margin: float, pooled: bool = False) -> Tensor:
+    """Eq. 7: the mean inside the box should exceed the mean outside by a margin.
+
+    One hinge for each image, as the equation has it; ``pooled`` takes the means over the whole batch first. A box that
+    fills the image leaves nothing outside, whose mean is then 0.
+    """
+    inside = masks.to(maps.dtype)
+    over = (0, 1, 2) if pooled else (1, 2)
+    mean_in = (maps * inside).sum(over) / inside.sum(over).clamp(min=1)
+    mean_out = (maps * (1 - inside)).sum(over) / (1 - inside).sum(over).clamp(min=1)
+    return F.relu(mean_out - mean_in + margin).mean()
+
+
+def max_margin(maps: Tensor, masks: Tensor, margin: float) -> Tensor:
+    """Eq. 8: the largest value inside the box should exceed the largest outside by a margin."""
+    inside = masks.to(maps.dtype)
+    return F.relu((maps * (1 - inside)).amax((1, 2)) - (maps * inside).amax((1, 2)) + margin).mean()
+
+
+def cosine_distance(maps: Tensor, masks: Tensor) -> Tensor:
+    """Table 3b: one minus the cosine between map and mask."""
+    return 1 - F.cosine_similarity(maps.flatten(1), masks.to(maps.dtype).flatten(1)).mean()
+
+
+def box_masks(boxes: Tensor, side: int) -> Tensor:
+    """Masks ``[B, side, side]`` of boxes ``[B, 4]`` in fractions of the image: cells whose centre lies in the box.
+
+    A box so thin that it holds no centre gets the cells nearest to its own centre.
+    """
+    centres = (torch.arange(side, device=boxes.device, dtype=boxes.dtype) + 0.5) / side
+    x1, y1, x2, y2 = boxes.unbind(-1)
+
+    def along(low: Tensor, high: Tensor) -> Tensor:
+        held = (centres >= low[:, None]) & (centres < high[:, None])  # [B, side]
+        nearest = F.one_hot((centres - (low + high)[:, None] / 2).abs().argmin(-1), side).bool()
+        return torch.where(held.any(-1, keepdim=True), held, nearest)
+
+    return along(y1, y2)[:, :, None] & along(x1, x2)[:, None, :]
