@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deixis.models.padding import PaddedRegions
+from deixis.models.recurrence import Recurring, additive_energy
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,15 @@ class Decoded:
 
 
 class _Weights(NamedTuple):
-    heard: Tensor | None  # [4 hidden, hidden] of the attention LSTM, for h2
-    seen: Tensor  # [4 hidden, hidden] of the language LSTM, for what was attended to
-    from_h1: Tensor  # [K attention + 4 hidden, hidden]
-    from_h1_bias: Tensor
-    keys: Tensor  # [I, 1, N, K, attention]
+    """What every step multiplies with, put together once; columns are what is read, rows what comes out."""
+
+    before: Recurring  # h1 of the step before -> attention gates (and the query, where the attention is from there)
+    heard: Recurring | None  # h2 -> attention gates
+    after: Recurring  # h1 -> (query and) language gates
+    spoken: Recurring  # what was seen, and h2 -> language gates
+    query_bias: Tensor  # [K attention]
+    language_bias: Tensor  # [4 hidden]
+    keys: Tensor  # [I, N, K, attention]
     energy: Tensor  # [K, attention]
 
 
@@ -214,13 +219,19 @@ class Decoder(nn.Module):
         """Parts of the weights, cut once for all steps: a cut in every step would cost a gradient of full size each."""
         c, attention, language = self.config, self.attention_lstm, self.language_lstm
         size = branches * c.attention
+        query, before, after = self.query.weight[:size], attention.weight_hh, language.weight_ih[:, c.hidden :]
+        if c.attend_from == "previous":
+            before = torch.cat([query, before])
+        else:
+            after = torch.cat([query, after])
         return _Weights(
-            heard=attention.weight_ih[:, : c.hidden] if c.language_to_attention else None,
-            seen=language.weight_ih[:, : c.hidden],
-            # the query and the language LSTM both read h1: one product serves the two
-            from_h1=torch.cat([self.query.weight[:size], language.weight_ih[:, c.hidden :]]),
-            from_h1_bias=torch.cat([self.query.bias[:size], language.bias_ih + language.bias_hh]),
-            keys=encoded.keys[:, None, :, :branches],
+            before=Recurring(before),
+            heard=Recurring(attention.weight_ih[:, : c.hidden]) if c.language_to_attention else None,
+            after=Recurring(after),
+            spoken=Recurring(torch.cat([language.weight_ih[:, : c.hidden], language.weight_hh], 1)),
+            query_bias=self.query.bias[:size],
+            language_bias=language.bias_ih + language.bias_hh,
+            keys=encoded.keys[:, :, :branches],
             energy=self.energy[:branches],
         )
 
@@ -228,24 +239,22 @@ class Decoder(nn.Module):
         self, encoded: Encoded, weights: _Weights, known: Tensor, state: State, seen: Tensor | None = None
     ) -> tuple[State, Tensor]:
         """``known`` gates ``[I, C, 4 hidden]`` and the state before; the state after and attention ``[I, C, K, N]``."""
-        c = self.config
-        gates = known + F.linear(state.h1, self.attention_lstm.weight_hh)
+        c, size = self.config, len(weights.query_bias)
+        before = weights.before(state.h1)
+        gates = known + before[..., -4 * c.hidden :]
         if weights.heard is not None:
             # with several branches the attention LSTM hears their mean; DA's own attention LSTM hears none
-            gates = gates + F.linear(state.h2.mean(2), weights.heard)
+            gates = gates + weights.heard(state.h2.mean(2))
         h1, c1 = lstm_gates(gates, state.c1)
-        branches = state.h2.shape[2]
-        size = branches * c.attention
-        both = F.linear(h1, weights.from_h1, weights.from_h1_bias)
-        query, shared = both[..., :size], both[..., size:]
-        if c.attend_from == "previous":
-            query = F.linear(state.h1, weights.from_h1[:size], weights.from_h1_bias[:size])
+        after = weights.after(h1)
         if seen is None:
-            alpha = self._attend(encoded, weights, query, branches)
+            query = (before if c.attend_from == "previous" else after)[..., :size] + weights.query_bias
+            alpha = self._attend(encoded, weights, query)
             seen = self._seen(encoded, alpha, query)
         else:
             alpha = seen.new_zeros(*seen.shape[:3], 0)
-        gates = F.linear(seen, weights.seen) + F.linear(state.h2, self.language_lstm.weight_hh) + shared.unsqueeze(2)
+        shared = after[..., -4 * c.hidden :] + weights.language_bias
+        gates = weights.spoken(torch.cat([seen, state.h2], -1)) + shared.unsqueeze(2)
         h2, c2 = lstm_gates(gates, state.c2)
         return State(h1, c1, h2, c2), alpha.mean(2, keepdim=True) if c.heads else alpha
 
@@ -265,7 +274,7 @@ class Decoder(nn.Module):
             seen = seen + torch.bmm(energy.softmax(-1), encoded.grid).unsqueeze(2)
         return seen
 
-    def _attend(self, encoded: Encoded, weights: _Weights, query: Tensor, branches: int) -> Tensor:
+    def _attend(self, encoded: Encoded, weights: _Weights, query: Tensor) -> Tensor:
         """Attention ``[I, C, K, N]`` of the first K branches (or of all heads) from ``query [I, C, K attention]``."""
         c = self.config
         free = encoded.mask[:, None].expand(-1, query.shape[1], -1)  # [I, C, N]
@@ -274,12 +283,9 @@ class Decoder(nn.Module):
             keys = encoded.keys.view(*encoded.mask.shape, c.heads, -1)
             energy = torch.einsum("icha,inha->ichn", query, keys) / query.shape[-1] ** 0.5
             return energy.masked_fill(~free.unsqueeze(2), -torch.inf).softmax(-1)
-        query = query.view(*query.shape[:2], 1, branches, c.attention)
-        mixed = torch.tanh(weights.keys + query)  # [I, C, N, K, attention]
-        if branches == 1:
-            energy = (mixed @ weights.energy[0]).movedim(3, 2)  # [I, C, K, N]
-        else:
-            energy = torch.einsum("icnka,ka->ickn", mixed, weights.energy)
+        branches = len(weights.energy)
+        query = query.view(*query.shape[:2], branches, c.attention)
+        energy = additive_energy(weights.keys, query, weights.energy)
         looks = []
         for k in range(branches):
             alpha = energy[:, :, k].masked_fill(~free, -torch.inf).softmax(-1)

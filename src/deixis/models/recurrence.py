@@ -1,0 +1,93 @@
+"""Products inside a recurrence whose weights' gradients wait for the end.
+
+Back through time, torch makes the gradient of a weight once a step, from a few rows each, and adds the steps up. Here
+the rows of all steps are kept and one large product makes the gradient. First-order gradients only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+Uses = list[tuple[Tensor, Tensor]]  # rows that went in [R, in], gradients of what came out [R, out]
+
+
+class Recurring:
+    """A weight ``[out, in]`` that every step of a recurrence multiplies with."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.uses: Uses = []
+        self.weight: Tensor = _Settle.apply(weight, self.uses)  # type: ignore[no-untyped-call]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``x [..., in]`` times the weight, ``[..., out]``."""
+        product: Tensor = _Multiply.apply(x, self.weight, self.uses)  # type: ignore[no-untyped-call]
+        return product
+
+
+class _Settle(torch.autograd.Function):
+    """Between a weight and its uses: comes last on the way back, when all uses have been told."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, uses: Uses) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.uses = uses
+        return weight.view_as(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor | None) -> tuple[Tensor, None]:
+        rows, gradients = zip(*ctx.uses, strict=True)
+        ctx.uses.clear()
+        return torch.cat(gradients).t() @ torch.cat(rows), None
+
+
+class _Multiply(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, uses: Uses) -> Tensor:
+        product = F.linear(x, weight)
+        ctx.save_for_backward(x, weight)
+        ctx.uses = uses
+        return product
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None]:
+        x, weight = ctx.saved_tensors
+        gradient = gradient.to(weight.dtype)  # under autocast the product is of lower precision
+        if ctx.needs_input_grad[1]:
+            ctx.uses.append((x.flatten(0, -2).to(weight.dtype), gradient.flatten(0, -2)))
+        return (gradient @ weight).to(x.dtype) if ctx.needs_input_grad[0] else None, None, None
+
+
+class _AdditiveEnergy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, keys: Tensor, query: Tensor, energy: Tensor) -> Tensor:
+        mixed = (keys.unsqueeze(1) + query.unsqueeze(2)).tanh_()  # [I, C, N, K, A]
+        ctx.save_for_backward(mixed, energy)
+        if len(energy) == 1:
+            return (mixed @ energy[0]).movedim(3, 2)
+        return torch.einsum("icnka,ka->ickn", mixed, energy)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mixed, energy = ctx.saved_tensors
+        weight = gradient.to(mixed.dtype).transpose(2, 3).unsqueeze(-1)  # [I, C, N, K, 1]
+        weighted = mixed * weight
+        of_energy = weighted.sum((0, 1, 2))
+        slope = torch.addcmul(weight, weighted, mixed, value=-1, out=weighted)  # of tanh: weight (1 - mixed^2)
+        return slope.sum(1) * energy, slope.sum(2) * energy, of_energy
+
+
+def additive_energy(keys: Tensor, query: Tensor, energy: Tensor) -> Tensor:
+    """``[I, C, K, N]``: ``energy [K, A]`` times the tanh of ``keys [I, N, K, A]`` plus ``query [I, C, K, A]``.
+
+    One large tensor is kept for the way back, where torch alone would keep and make several.
+    """
+    result: Tensor = _AdditiveEnergy.apply(keys, query, energy)  # type: ignore[no-untyped-call]
+    return result
