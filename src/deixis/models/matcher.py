@@ -1,0 +1,210 @@
+"""The matcher: how well a sentence fits a photograph, and which region each word means (SCAN and POS-SCAN).
+
+Equations are those of the POS-SCAN paper, Sec. 3.1. Sizes in shapes: I images, N regions, C captions, T words, D the
+width of the common space.
+
+The attended vectors of Eq. 5 are never built. With the similarities s of Eq. 4 the product of a word and its attended
+vector is a sum of alpha * s, and the length of that vector is the root of alpha' G alpha with the Gram matrix G of the
+image's regions: a product of N x N matrices instead of N x D ones, for all captions at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deixis.language.vocabulary import Vocabulary
+from deixis.models.gru import Table, bidirectional
+from deixis.models.padding import PaddedRegions
+
+BLOCK = 2**21
+"""Similarities of regions and words that are held at once when all pairs are scored: 8 MB, a few times over."""
+
+_TINY = 1e-8  # as in SCAN's code
+
+
+@dataclass(frozen=True)
+class MatcherConfig:
+    """The matcher's sizes, and the choices in which SCAN's variants differ."""
+
+    vocabulary: int
+    features: int  # width of a region feature
+    words: int = 300  # word embedding (POS-SCAN Sec. 4.2)
+    embed: int = 1024  # d_1, the common space, and the state of the GRU (POS-SCAN Sec. 4.2)
+    direction: Literal["text-to-image", "image-to-text"] = "text-to-image"  # words look at regions, or the reverse
+    temperature: float = 9.0  # tau of Eq. 5, the inverse temperature; SCAN takes 4 for image-to-text
+    aggregation: Literal["mean", "logsumexp", "max", "sum"] = "mean"  # Eq. 6 is the mean
+    sharpness: float = 6.0  # lambda of logsumexp; SCAN takes 6 for text-to-image, 5 for image-to-text
+    leak: float = 0.0  # slope of the clipped similarities below 0: the papers clip, the published code leaks .1
+    rivals: Literal["all", "counted"] = (
+        "all"  # words that share a region (Eq. 4: all n); in the published code: counted
+    )
+    count: str = "all"  # words in the score: "all" (SCAN), "nouns" (POS-SCAN Eq. 8), or parts of speech: "NOUN+ADJ"
+
+    def __post_init__(self) -> None:
+        if self.direction == "image-to-text" and self.count != "all":
+            raise ValueError("only the words of text-to-image matching can be counted selectively")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The regions of I images in the common space."""
+
+    vectors: Tensor  # [I, N, D] unit length; 0 where there is no region
+    mask: Tensor  # [I, N]
+
+    def gram(self) -> Tensor:
+        """Products ``[I, N, N]`` of the regions of each image."""
+        return self.vectors @ self.vectors.transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Sentences in the common space; leading dimensions are C for all of a batch, or I, C for those of each image."""
+
+    vectors: Tensor  # [..., T, D] unit length; 0 where there is no word
+    mask: Tensor  # [..., T]
+    counts: Tensor  # [..., T] the words that count in the score
+
+    def gram(self) -> Tensor:
+        """Products ``[..., T, T]`` of the words of each sentence."""
+        return self.vectors @ self.vectors.transpose(-1, -2)
+
+
+class Matcher(nn.Module):
+    """Regions and sentences in, scores and the attention between words and regions out.
+
+    Sentences are word ids, bos first and eos last, with :attr:`Vocabulary.pad` behind; bos and eos are words like
+    others, also in SCAN's score. ``counts``, of the same shape, says which words count in the score (all if it is not
+    given). A sentence in which none counts is scored by all of its words.
+    """
+
+    def __init__(self, config: MatcherConfig) -> None:
+        super().__init__()
+        self.config = c = config
+        self.embed_regions = nn.Linear(c.features, c.embed)  # Eq. 1
+        nn.init.xavier_uniform_(self.embed_regions.weight)
+        nn.init.zeros_(self.embed_regions.bias)
+        self.embed = nn.Embedding(c.vocabulary, c.words)  # Eq. 2
+        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+        self.gru = nn.GRU(c.words, c.embed, bidirectional=True)
+
+    def see(self, regions: PaddedRegions) -> Seen:
+        """The regions of images in the common space (Eq. 1)."""
+        vectors = F.normalize(self.embed_regions(regions.features), dim=-1, eps=_TINY)
+        return Seen(vectors * regions.mask.unsqueeze(-1), regions.mask)
+
+    def hear(self, words: Tensor, counts: Tensor | None = None) -> Heard:
+        """Sentences ``[..., T]`` in the common space (Eq. 2 and 3)."""
+        mask = words != Vocabulary.pad
+        flat = mask.flatten(0, -2)
+        table = Table.of(flat)
+        inputs = self.embed(words.flatten(0, -2)[table.sentences, table.steps])  # [W, words]
+        states = F.normalize(bidirectional(self.gru, inputs, table), dim=-1, eps=_TINY)
+        vectors = states.new_zeros(*flat.shape, states.shape[1])
+        vectors[table.sentences, table.steps] = states
+        counts = mask if counts is None else counts & mask
+        counts = torch.where(counts.any(-1, keepdim=True), counts, mask)
+        return Heard(vectors.view(*mask.shape, -1), mask, counts)
+
+    def scores(self, seen: Seen, heard: Heard, block: int = BLOCK) -> Tensor:
+        """Scores ``[I, C]`` of all images with all sentences ``[C, T]``.
+
+        At most about ``block`` similarities are held at once, beside the embeddings and the scores.
+        """
+        images, regions = seen.mask.shape
+        captions, words = heard.mask.shape
+        wide = min(captions, max(1, block // (regions * words)))
+        high = max(1, block // (regions * words * wide))
+        rows = []
+        for i in range(0, images, high):
+            some = Seen(seen.vectors[i : i + high], seen.mask[i : i + high])
+            row = []
+            for c in range(0, captions, wide):
+                part = slice(c, c + wide)
+                said = Heard(heard.vectors[part], heard.mask[part], heard.counts[part])
+                similar = some.vectors.flatten(0, 1) @ said.vectors.flatten(0, 1).T
+                row.append(self._score(similar.view(*some.mask.shape, *said.mask.shape), some, said))
+            rows.append(torch.cat(row, 1))
+        return torch.cat(rows)
+
+    def pairs(self, seen: Seen, heard: Heard) -> Tensor:
+        """Scores ``[I, C]`` of each image with its own sentences ``[I, C, T]`` only."""
+        return self._score(_similarities(seen, heard), seen, heard)
+
+    def match(self, regions: PaddedRegions, words: Tensor, counts: Tensor | None = None) -> Tensor:
+        """:meth:`pairs` of regions and words ``[I, C, T]``: the score ``[I, C]`` that a captioner is rewarded with."""
+        return self.pairs(self.see(regions), self.hear(words, counts))
+
+    def attention(self, regions: PaddedRegions, words: Tensor, counts: Tensor | None = None) -> Tensor:
+        """Where each word of each image's own sentences ``[I, C, T]`` looks (Eq. 5), ``[I, C, T, N]``.
+
+        Row t belongs to word t as given, bos at 0. A captioner's target words, those behind bos, have the rows from 1
+        on: ``attention[:, :, 1:]``. Rows of padding are 0. ``counts`` matters only where ``rivals`` are the words that
+        count.
+        """
+        seen, heard = self.see(regions), self.hear(words, counts)
+        alpha = self._words_look(_similarities(seen, heard), seen, heard)  # [I, N, C, T]
+        return alpha.permute(0, 2, 3, 1) * heard.mask.unsqueeze(-1)
+
+    def _words_look(self, similar: Tensor, seen: Seen, heard: Heard) -> Tensor:
+        """Attention ``[I, N, C, T]`` of words over regions."""
+        shared = self._clip(similar)
+        if self.config.rivals == "counted":
+            shared = shared * heard.counts.unsqueeze(-3)
+        length = torch.linalg.vector_norm(shared, dim=3, keepdim=True)
+        return self._attend(similar, length, seen.mask[:, :, None, None], 1)
+
+    def _regions_look(self, similar: Tensor, heard: Heard) -> Tensor:
+        """Attention ``[I, N, C, T]`` of regions over words."""
+        length = torch.linalg.vector_norm(self._clip(similar), dim=1, keepdim=True)
+        return self._attend(similar, length, heard.mask.unsqueeze(-3), 3)
+
+    def _clip(self, similar: Tensor) -> Tensor:
+        return F.leaky_relu(similar, self.config.leak) if self.config.leak else similar.clamp_min(0)
+
+    def _attend(self, similar: Tensor, length: Tensor, there: Tensor, dim: int) -> Tensor:
+        """Eq. 5 along one dimension, over what is ``there``; ``length`` is the root below Eq. 4."""
+        warmth = self._clip(similar) * (self.config.temperature / (length + _TINY))
+        return warmth.masked_fill(~there, torch.finfo(warmth.dtype).min).softmax(dim)
+
+    def _score(self, similar: Tensor, seen: Seen, heard: Heard) -> Tensor:
+        """Scores ``[I, C]`` from similarities ``[I, N, C, T]`` (Eq. 4 to 6, Eq. 8)."""
+        if self.config.direction == "text-to-image":
+            alpha = self._words_look(similar, seen, heard)
+            across = (seen.gram() @ alpha.flatten(2)).view_as(alpha)
+            relevance = _cosine(similar, alpha, across, 1)  # [I, C, T]
+            return self._aggregate(relevance, heard.counts, -1)
+        # the same with words and regions in each other's place
+        alpha = self._regions_look(similar, heard)
+        across = (alpha.transpose(1, 2) @ heard.gram()).transpose(1, 2)
+        relevance = _cosine(similar, alpha, across, 3)  # [I, N, C]
+        return self._aggregate(relevance, seen.mask.unsqueeze(2), -2)
+
+    def _aggregate(self, relevance: Tensor, counts: Tensor, dim: int) -> Tensor:
+        match self.config.aggregation:
+            case "mean":  # Eq. 6, Eq. 8
+                return (relevance * counts).sum(dim) / counts.sum(dim).clamp_min(1)
+            case "sum":
+                return (relevance * counts).sum(dim)
+            case "max":
+                return relevance.masked_fill(~counts, -1).amax(dim)
+            case "logsumexp":
+                sharp = self.config.sharpness
+                return (relevance * sharp).masked_fill(~counts, -torch.inf).logsumexp(dim) / sharp
+
+
+def _similarities(seen: Seen, heard: Heard) -> Tensor:
+    """``[I, N, C, T]`` of each image with its own sentences (Eq. 4)."""
+    similar = seen.vectors @ heard.vectors.flatten(1, 2).transpose(1, 2)
+    return similar.view(*seen.mask.shape, *heard.mask.shape[1:])
+
+
+def _cosine(similar: Tensor, alpha: Tensor, across: Tensor, context: int) -> Tensor:
+    """R of Eq. 6: the cosine of a thing of unit length and what it attends to, ``across`` = G alpha."""
+    length = (alpha * across).sum(context).clamp_min(_TINY**2).sqrt()
+    return (alpha * similar).sum(context) / length
