@@ -249,5 +249,5 @@ def test_it_raises_the_reward(baseline: str, branches: int) -> None:
         optimiser.zero_grad()
         self_critical(decoder, images, {"cider": (1.0, reward)}, RULES, config)["policy"].backward()
         optimiser.step()
-    assert before < 1.5
-    assert present() > 4.5  # the sentence itself has 7.5: it is too short for n-grams of four
+    # a sentence of chance has 1, the image's own has 7.5: it is too short for n-grams of four
+    assert present() > before + 2

@@ -47,6 +47,8 @@ class Sentences:
 def rank(logprobs: Tensor) -> Tensor:
     """How much the branches want each word ``[..., V]``, from ``[..., K, V]``: votes first, then summed probability."""
     branches = logprobs.shape[-2]
+    if branches == 1:
+        return logprobs.squeeze(-2)
     probs = logprobs.exp().sum(-2)
     votes = torch.zeros_like(probs)
     votes.scatter_add_(-1, logprobs.argmax(-1), torch.ones_like(logprobs[..., 0]))
@@ -55,6 +57,8 @@ def rank(logprobs: Tensor) -> Tensor:
 
 def voters(logprobs: Tensor, words: Tensor) -> Tensor:
     """Which branches ``[..., K]`` predicted the words ``[...]``; where none did, the one that came nearest."""
+    if logprobs.shape[-2] == 1:
+        return torch.ones_like(words, dtype=torch.bool).unsqueeze(-1)
     predicted = logprobs.argmax(-1) == words.unsqueeze(-1)
     nearest = logprobs.gather(-1, words[..., None, None].expand(*logprobs.shape[:-1], 1)).squeeze(-1).argmax(-1)
     fallback = torch.nn.functional.one_hot(nearest, predicted.shape[-1]).bool()
@@ -88,8 +92,10 @@ def sample(
         if top > 0:
             least = logits.topk(min(top, logits.shape[-1]), dim=-1).values[..., -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)
-        drawn = torch.multinomial(logits.softmax(-1).flatten(0, 1), 1, generator=generator)
-        return drawn.view(logits.shape[:2])
+        # one random number a word: torch.multinomial would draw one for every word of the vocabulary
+        reached = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
+        chance = torch.rand(*logits.shape[:2], 1, dtype=torch.float64, device=logits.device, generator=generator)
+        return torch.searchsorted(reached, chance * reached[..., -1:], right=True).squeeze(-1)
 
     def draw_behind_greedy(logprobs: Tensor) -> Tensor:
         return torch.cat([rank(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:])], 1)
@@ -101,6 +107,8 @@ def sample(
 
 def mean_logprobs(logprobs: Tensor) -> Tensor:
     """The log of the branches' mean probability ``[..., V]`` from ``[..., K, V]``."""
+    if logprobs.shape[-2] == 1:
+        return logprobs.squeeze(-2)
     return torch.logsumexp(logprobs, -2) - torch.log(torch.tensor(float(logprobs.shape[-2])))
 
 
@@ -116,13 +124,14 @@ def _roll(
     """Word after word for ``samples`` sentences an image, until all have ended; finished images drop out."""
     images, device = len(encoded.image), encoded.image.device
     state = decoder.start(encoded, samples, branches)
+    weights = decoder.weights(state.h2.shape[2])
     book = _Book(images, samples, rules, state.h2.shape[2], encoded.mask.shape[1], device)
     word = torch.full((images, samples), rules.bos, device=device)
     open_ = torch.ones(images, samples, dtype=torch.bool, device=device)
     alive = torch.arange(images, device=device)  # the images still running
     for t in range(rules.max_words):
-        state, logprobs, alpha = decoder.step(encoded, word, state)
-        allowed = _allowed(logprobs, word, t, rules)
+        state, logprobs, alpha = decoder.step(encoded, word, state, weights)
+        allowed = _forbid(logprobs, word, t, rules)
         word = pick(allowed).masked_fill(~open_, rules.pad)
         book.write(alive, t, word, allowed, alpha, open_)
         open_ = open_ & (word != rules.eos)
@@ -144,6 +153,7 @@ def beam(decoder: Decoder, encoded: Encoded, rules: Rules, width: int = 5, lengt
     """
     images, device = len(encoded.image), encoded.image.device
     state = decoder.start(encoded, width)
+    weights = decoder.weights(state.h2.shape[2])
     book = _Book(images, width, rules, state.h2.shape[2], encoded.mask.shape[1], device)
     word = torch.full((images, width), rules.bos, device=device)
     open_ = torch.ones(images, width, dtype=torch.bool, device=device)
@@ -152,8 +162,8 @@ def beam(decoder: Decoder, encoded: Encoded, rules: Rules, width: int = 5, lengt
     length = torch.zeros(images, width, device=device)
     offers = min(width, decoder.config.vocabulary)
     for t in range(rules.max_words):
-        state, logprobs, alpha = decoder.step(encoded, word, state)
-        allowed = _allowed(logprobs, word, t, rules)
+        state, logprobs, alpha = decoder.step(encoded, word, state, weights)
+        allowed = _forbid(logprobs, word, t, rules)
         offered = rank(allowed).topk(offers, dim=-1).indices  # [I, width, offers]
         gain = mean_logprobs(allowed).gather(-1, offered)
         offered = offered.masked_fill(~open_.unsqueeze(-1), rules.pad)
@@ -215,9 +225,8 @@ class _Book:
         )
 
 
-def _allowed(logprobs: Tensor, previous: Tensor, t: int, rules: Rules) -> Tensor:
-    """Log-probabilities ``[I, S, K, V]`` with what the rules forbid at step t taken out."""
-    logprobs = logprobs.clone()
+def _forbid(logprobs: Tensor, previous: Tensor, t: int, rules: Rules) -> Tensor:
+    """Log-probabilities ``[I, S, K, V]`` with what the rules forbid at step t taken out, in place."""
     logprobs[..., list(rules.banned)] = -torch.inf
     if t < rules.min_words:
         logprobs[..., rules.eos] = -torch.inf
