@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from deixis import cli
 from deixis.commands.features import find_jobs
 from deixis.errors import DeixisError
 from deixis.types import Labels
-from deixis.vision.backbone import EfficientNetLite, Tiny
+from deixis.vision.backbone import EfficientNetLite, FeatureMap, Tiny
 from deixis.vision.bulk import Job, Workers, _outcome
 from deixis.vision.extractor import Extractor, default_extractor, extractor_from, extractor_name, named_extractor
 from deixis.vision.proposals import Proposals
@@ -125,6 +126,33 @@ def test_the_grid_is_pooled_and_leaves_the_regions_and_the_name_alone() -> None:
     assert pooled.grid.shape == (3, 3, 16)
     np.testing.assert_array_equal(plain.features, pooled.features)
     assert plain.extractor == pooled.extractor
+
+
+class Ruler(Tiny):
+    """Its map tells where each cell lies: x and y in pixels of the input, the outer cells on the outer pixels."""
+
+    def input_size(self, width: int, height: int) -> tuple[int, int]:
+        return 65, 33
+
+    def feature_map(self, pixels: torch.Tensor) -> FeatureMap:
+        x, y = torch.meshgrid(torch.arange(0, 65.0, 8), torch.arange(0, 33.0, 8), indexing="xy")
+        return FeatureMap(torch.stack([x, y])[None], 8, (0.5, 0.5))
+
+    def classify(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.ones(len(features), 8) / 8
+
+
+@pytest.mark.parametrize("grid", [3, 4, 99])
+def test_the_cells_of_a_grid_cover_the_image_evenly(grid: int) -> None:
+    found = Extractor(Ruler(), Quarters(), grid=grid).extract(photo()).grid
+    assert found is not None
+    rows, columns, _ = found.shape
+    assert (rows, columns) == (min(grid, 5), min(grid, 9))
+    # a pixel's centre is half a pixel from its edge, and what lies beyond the outermost centre is like it
+    x = (np.arange(columns) + 0.5) * 65 / columns - 0.5
+    y = (np.arange(rows) + 0.5) * 33 / rows - 0.5
+    np.testing.assert_allclose(found[:, :, 0], np.tile(x, (rows, 1)), atol=1e-3)
+    np.testing.assert_allclose(found[:, :, 1], np.tile(y[:, None], (1, columns)), atol=1e-3)
 
 
 def test_frames_of_a_video_become_one_value() -> None:

@@ -67,7 +67,7 @@ def features(
         proposals: where boxes come from (see deixis proposals).
         boxes: at most this many boxes for each image, the whole image among them.
         backbone: efficientnet-lite2, or timm-MODEL where timm is installed.
-        grid: keep the feature grid of the whole image too, pooled to at most this many cells a side; 0 keeps none.
+        grid: keep a feature grid of the whole image too, at most this many cells a side; 0 keeps none.
         limit: only the first so many images.
         processes: how many work at the same time; one for each core if not given.
         verify: read the whole store again at the end and check its sums.

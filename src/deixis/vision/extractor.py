@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from PIL import Image
 
 from deixis import boxes as geometry
@@ -31,7 +31,7 @@ Picture = Image.Image | npt.NDArray[np.uint8]
 class Extractor:
     """A backbone and a proposer: what every photograph goes through before any model sees it.
 
-    ``grid`` keeps the feature grid of the whole image too, pooled to at most so many cells a side (0: no grid);
+    ``grid`` keeps a feature grid of the whole image too, of at most so many cells a side (0: no grid);
     ``top`` classes are kept per region. ``name`` is short and exact: a model remembers it and refuses regions of
     another extractor. The grid is not part of it, because the regions are the same with and without.
     """
@@ -73,7 +73,7 @@ class Extractor:
             size=(width, height),
             scores=None if found is None else found.scores,
             labels=self._labels(features, None if found is None else found.labels),
-            grid=self._grid(maps) if self.grid else None,
+            grid=self._grid(maps, size) if self.grid else None,
             extractor=self.name,
         )
 
@@ -100,9 +100,20 @@ class Extractor:
             extractor=self.name,
         )
 
-    def _grid(self, maps: FeatureMap) -> npt.NDArray[np.float32]:
-        rows, columns = (min(self.grid, length) for length in maps.values.shape[2:])
-        return F.adaptive_avg_pool2d(maps.values[0], (rows, columns)).permute(1, 2, 0).contiguous().numpy()
+    def _grid(self, maps: FeatureMap, size: tuple[int, int]) -> npt.NDArray[np.float32]:
+        """Features ``[rows, columns, D]`` of tiles that cover the image evenly; ``size`` is the network's input.
+
+        The cells of a map do not: the outer ones may be centred on the outer pixels.
+        """
+        height, width = maps.values.shape[2:]
+        rows, columns = min(self.grid, height), min(self.grid, width)
+        right, bottom = np.arange(1, columns + 1) / columns, np.arange(1, rows + 1) / rows
+        x, y = (edges.ravel() for edges in np.meshgrid(right, bottom))
+        tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
+        # a tile as small as a cell is read at its centre, a larger one in the mean of its cells
+        samples = math.ceil(max(height / rows, width / columns))
+        cells = torch.from_numpy(in_cells(tiles, maps).astype(np.float32))
+        return roi_mean(maps.values[0], cells, samples).view(rows, columns, -1).numpy()
 
     def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
         """A detector's own names where it has any, which know people too; else the backbone's."""
