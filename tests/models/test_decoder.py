@@ -157,8 +157,9 @@ def test_steps_add_up_to_teacher_forcing(name: str) -> None:
     words = torch.tensor([[[1, 4, 5]], [[1, 8, 2]]])
     whole = decoder(encoded, words)
     state: State = decoder.start(encoded, 1)
+    weights = decoder.weights(state.h2.shape[2])
     for t in range(3):
-        state, logprobs, alpha = decoder.step(encoded, words[:, :, t], state)
+        state, logprobs, alpha = decoder.step(encoded, words[:, :, t], state, weights)
         torch.testing.assert_close(logprobs, decoder.speak(whole.states[:, :, t]))
         torch.testing.assert_close(alpha, whole.attention[:, :, t])
 

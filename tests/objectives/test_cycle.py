@@ -48,7 +48,7 @@ def published(golden: dict[str, Tensor]) -> tuple[Decoder, Localizer, Encoded]:
     encoded = Encoded(
         regions=golden["pool"],
         keys=golden["p_pool"].unsqueeze(2),
-        image=golden["fc"],
+        image=decoder.image_gates(golden["fc"]),
         mask=~golden["roi_mask"],
         grid=golden["conv"],
         grid_keys=golden["p_conv"],

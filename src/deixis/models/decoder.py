@@ -52,7 +52,7 @@ class Encoded:
 
     regions: Tensor  # [I, N, hidden]      v'
     keys: Tensor  # [I, N, K, attention]   W_va v', for each branch
-    image: Tensor  # [I, hidden]           the image as a whole
+    image: Tensor  # [I, 4 hidden]         what the image as a whole adds to the attention LSTM's gates
     mask: Tensor  # [I, N]                 True where there is a region
     grid: Tensor | None = None  # [I, M, hidden]          the feature grid's cells
     grid_keys: Tensor | None = None  # [I, M, attention]
@@ -86,7 +86,7 @@ class Decoded:
     looking: Tensor  # [I, C, T, hidden] of the attention LSTM, h^A
 
 
-class _Weights(NamedTuple):
+class Weights(NamedTuple):
     """What every step multiplies with, put together once; columns are what is read, rows what comes out."""
 
     before: Recurring  # h1 of the step before -> attention gates (and the query, where the attention is from there)
@@ -95,7 +95,6 @@ class _Weights(NamedTuple):
     spoken: Recurring  # what was seen, and h2 -> language gates
     query_bias: Tensor  # [K attention]
     language_bias: Tensor  # [4 hidden]
-    keys: Tensor  # [I, N, K, attention]
     energy: Tensor  # [K, attention]
 
 
@@ -153,7 +152,7 @@ class Decoder(nn.Module):
             parts.append(F.relu(self.locate(boxes)))
         regions = self.drop(F.relu(self.embed_regions(torch.cat(parts, -1) if len(parts) > 1 else features)))
         keys = self.key(regions).view(*mask.shape, c.branches, c.attention)
-        encoded = Encoded(regions, keys, self.drop(F.relu(self.embed_image(image))), mask)
+        encoded = Encoded(regions, keys, self.image_gates(self.drop(F.relu(self.embed_image(image)))), mask)
         if c.grid:
             if grid is None:
                 raise ValueError("this decoder looks at the feature grid and was given none")
@@ -175,10 +174,11 @@ class Decoder(nn.Module):
         all steps, and so is the vocabulary layer (:meth:`speak`). ``seen [I, C, T, K, hidden]`` takes the place of
         what the decoder would have attended to (the reconstruction of Cyclical Eq. 7); attention is then empty.
         """
-        known = self._known_gates(encoded, words).unbind(2)  # T x [I, C, 4 hidden]
+        known = self._word_gates(encoded, words).unbind(2)  # T x [I, C, 4 hidden]
         state = self.start(encoded, words.shape[1], branches if seen is None else seen.shape[3])
         given = [None] * len(known) if seen is None else seen.unbind(2)
-        weights = self._weights(encoded, state.h2.shape[2])
+        weights = self.weights(state.h2.shape[2])
+        encoded = replace(encoded, keys=encoded.keys[:, :, : len(weights.energy)])
         spoken, looked, looking = [], [], []
         for t in range(len(known)):
             state, alpha = self._step(encoded, weights, known[t], state, given[t])
@@ -187,10 +187,14 @@ class Decoder(nn.Module):
             looking.append(state.h1)
         return Decoded(torch.stack(spoken, 2), torch.stack(looked, 2), torch.stack(looking, 2))
 
-    def step(self, encoded: Encoded, words: Tensor, state: State) -> tuple[State, Tensor, Tensor]:
-        """One word ``[I, C]`` further: the state, log-probabilities ``[I, C, K, V]`` and attention ``[I, C, K, N]``."""
-        known = self._known_gates(encoded, words.unsqueeze(-1))[:, :, 0]
-        state, alpha = self._step(encoded, self._weights(encoded, state.h2.shape[2]), known, state)
+    def step(self, encoded: Encoded, words: Tensor, state: State, weights: Weights) -> tuple[State, Tensor, Tensor]:
+        """One word ``[I, C]`` further: the state, log-probabilities ``[I, C, K, V]`` and attention ``[I, C, K, N]``.
+
+        ``weights`` are those of :meth:`weights` for the branches that the state has.
+        """
+        known = self._word_gates(encoded, words.unsqueeze(-1))[:, :, 0]
+        encoded = replace(encoded, keys=encoded.keys[:, :, : len(weights.energy)])
+        state, alpha = self._step(encoded, weights, known, state)
         return state, self.speak(state.h2), alpha
 
     def speak(self, states: Tensor) -> Tensor:
@@ -207,16 +211,26 @@ class Decoder(nn.Module):
         """Dropout while training."""
         return F.dropout(x, self.config.dropout, self.training)
 
-    def _known_gates(self, encoded: Encoded, words: Tensor) -> Tensor:
-        """The part of the attention LSTM's gates ``[I, C, T, 4 hidden]`` that does not wait for the recurrence."""
-        lstm, hidden = self.attention_lstm, self.config.hidden
-        start = hidden if self.config.language_to_attention else 0
-        image = F.linear(encoded.image, lstm.weight_ih[:, start : start + hidden], lstm.bias_ih + lstm.bias_hh)
-        embedded = self.drop(F.relu(self.embed(words)))
-        return F.linear(embedded, lstm.weight_ih[:, start + hidden :]) + image[:, None, None]
+    def image_gates(self, image: Tensor) -> Tensor:
+        """What embedded images ``[I, hidden]`` add to the attention LSTM's gates, its biases included."""
+        lstm, place = self.attention_lstm, self._heard()
+        return F.linear(image, lstm.weight_ih[:, place : place + self.config.hidden], lstm.bias_ih + lstm.bias_hh)
 
-    def _weights(self, encoded: Encoded, branches: int) -> _Weights:
-        """Parts of the weights, cut once for all steps: a cut in every step would cost a gradient of full size each."""
+    def _heard(self) -> int:
+        """How many columns of the attention LSTM's input belong to the language LSTM's state; image and word follow."""
+        return self.config.hidden if self.config.language_to_attention else 0
+
+    def _word_gates(self, encoded: Encoded, words: Tensor) -> Tensor:
+        """The part of the attention LSTM's gates ``[I, C, T, 4 hidden]`` that does not wait for the recurrence."""
+        embedded = self.drop(F.relu(self.embed(words)))
+        place = self._heard() + self.config.hidden
+        return F.linear(embedded, self.attention_lstm.weight_ih[:, place:]) + encoded.image[:, None, None]
+
+    def weights(self, branches: int) -> Weights:
+        """What the steps of the first ``branches`` branches multiply with.
+
+        Cut once for all steps: a cut in every step would cost a gradient of full size each.
+        """
         c, attention, language = self.config, self.attention_lstm, self.language_lstm
         size = branches * c.attention
         query, before, after = self.query.weight[:size], attention.weight_hh, language.weight_ih[:, c.hidden :]
@@ -224,19 +238,18 @@ class Decoder(nn.Module):
             before = torch.cat([query, before])
         else:
             after = torch.cat([query, after])
-        return _Weights(
+        return Weights(
             before=Recurring(before),
             heard=Recurring(attention.weight_ih[:, : c.hidden]) if c.language_to_attention else None,
             after=Recurring(after),
             spoken=Recurring(torch.cat([language.weight_ih[:, : c.hidden], language.weight_hh], 1)),
             query_bias=self.query.bias[:size],
             language_bias=language.bias_ih + language.bias_hh,
-            keys=encoded.keys[:, :, :branches],
             energy=self.energy[:branches],
         )
 
     def _step(
-        self, encoded: Encoded, weights: _Weights, known: Tensor, state: State, seen: Tensor | None = None
+        self, encoded: Encoded, weights: Weights, known: Tensor, state: State, seen: Tensor | None = None
     ) -> tuple[State, Tensor]:
         """``known`` gates ``[I, C, 4 hidden]`` and the state before; the state after and attention ``[I, C, K, N]``."""
         c, size = self.config, len(weights.query_bias)
@@ -274,7 +287,7 @@ class Decoder(nn.Module):
             seen = seen + torch.bmm(energy.softmax(-1), encoded.grid).unsqueeze(2)
         return seen
 
-    def _attend(self, encoded: Encoded, weights: _Weights, query: Tensor) -> Tensor:
+    def _attend(self, encoded: Encoded, weights: Weights, query: Tensor) -> Tensor:
         """Attention ``[I, C, K, N]`` of the first K branches (or of all heads) from ``query [I, C, K attention]``."""
         c = self.config
         free = encoded.mask[:, None].expand(-1, query.shape[1], -1)  # [I, C, N]
@@ -285,7 +298,7 @@ class Decoder(nn.Module):
             return energy.masked_fill(~free.unsqueeze(2), -torch.inf).softmax(-1)
         branches = len(weights.energy)
         query = query.view(*query.shape[:2], branches, c.attention)
-        energy = additive_energy(weights.keys, query, weights.energy)
+        energy = additive_energy(encoded.keys, query, weights.energy)
         looks = []
         for k in range(branches):
             alpha = energy[:, :, k].masked_fill(~free, -torch.inf).softmax(-1)
