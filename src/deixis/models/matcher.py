@@ -46,6 +46,10 @@ class MatcherConfig:
     count: str = "all"  # words in the score: "all" (SCAN), "nouns" (POS-SCAN Eq. 8), or parts of speech: "NOUN+ADJ"
 
     def __post_init__(self) -> None:
+        if not 0 < self.temperature <= 32:
+            raise ValueError(
+                f"an inverse temperature of {self.temperature} is outside 0 to 32"
+            )  # exp must not overflow
         if self.direction == "image-to-text" and self.count != "all":
             raise ValueError("only the words of text-to-image matching can be counted selectively")
 
@@ -144,46 +148,39 @@ class Matcher(nn.Module):
         """Where each word of each image's own sentences ``[I, C, T]`` looks (Eq. 5), ``[I, C, T, N]``.
 
         Row t belongs to word t as given, bos at 0. A captioner's target words, those behind bos, have the rows from 1
-        on: ``attention[:, :, 1:]``. Rows of padding are 0. ``counts`` matters only where ``rivals`` are the words that
-        count.
+        on: ``attention[:, :, 1:]``. Rows of padding are 0. Where ``rivals`` are the
+        words that count, those that do not count look everywhere alike.
         """
         seen, heard = self.see(regions), self.hear(words, counts)
-        alpha = self._words_look(_similarities(seen, heard), seen, heard)  # [I, N, C, T]
+        warmth = self._words_warmth(_similarities(seen, heard), heard)  # [I, N, C, T]
+        alpha = warmth.masked_fill(~seen.mask[:, :, None, None], torch.finfo(warmth.dtype).min).softmax(1)
         return alpha.permute(0, 2, 3, 1) * heard.mask.unsqueeze(-1)
 
-    def _words_look(self, similar: Tensor, seen: Seen, heard: Heard) -> Tensor:
-        """Attention ``[I, N, C, T]`` of words over regions."""
-        shared = self._clip(similar)
+    def _warmth(self, similar: Tensor, query: int) -> Tensor:
+        """What the softmax of Eq. 5 takes: clipped similarities, shared along the ``query`` dimension (Eq. 4)."""
+        clipped = F.leaky_relu(similar, self.config.leak) if self.config.leak else similar.clamp_min(0)
+        length = torch.linalg.vector_norm(clipped, dim=query, keepdim=True)
+        return clipped * (self.config.temperature / (length + _TINY))
+
+    def _words_warmth(self, similar: Tensor, heard: Heard) -> Tensor:
         if self.config.rivals == "counted":
-            shared = shared * heard.counts.unsqueeze(-3)
-        length = torch.linalg.vector_norm(shared, dim=3, keepdim=True)
-        return self._attend(similar, length, seen.mask[:, :, None, None], 1)
-
-    def _regions_look(self, similar: Tensor, heard: Heard) -> Tensor:
-        """Attention ``[I, N, C, T]`` of regions over words."""
-        length = torch.linalg.vector_norm(self._clip(similar), dim=1, keepdim=True)
-        return self._attend(similar, length, heard.mask.unsqueeze(-3), 3)
-
-    def _clip(self, similar: Tensor) -> Tensor:
-        return F.leaky_relu(similar, self.config.leak) if self.config.leak else similar.clamp_min(0)
-
-    def _attend(self, similar: Tensor, length: Tensor, there: Tensor, dim: int) -> Tensor:
-        """Eq. 5 along one dimension, over what is ``there``; ``length`` is the root below Eq. 4."""
-        warmth = self._clip(similar) * (self.config.temperature / (length + _TINY))
-        return warmth.masked_fill(~there, torch.finfo(warmth.dtype).min).softmax(dim)
+            similar = similar * heard.counts.unsqueeze(-3)
+        return self._warmth(similar, 3)
 
     def _score(self, similar: Tensor, seen: Seen, heard: Heard) -> Tensor:
-        """Scores ``[I, C]`` from similarities ``[I, N, C, T]`` (Eq. 4 to 6, Eq. 8)."""
+        """Scores ``[I, C]`` from similarities ``[I, N, C, T]`` (Eq. 4 to 6, Eq. 8).
+
+        The length of the attended vector cancels in its cosine, so the softmax is not normalised. What is padding has
+        vectors of 0 and adds nothing to either sum, whatever its weight.
+        """
         if self.config.direction == "text-to-image":
-            alpha = self._words_look(similar, seen, heard)
-            across = (seen.gram() @ alpha.flatten(2)).view_as(alpha)
-            relevance = _cosine(similar, alpha, across, 1)  # [I, C, T]
-            return self._aggregate(relevance, heard.counts, -1)
+            weight = self._words_warmth(similar, heard).exp_()
+            across = (seen.gram() @ weight.flatten(2)).view_as(weight)
+            return self._aggregate(_cosine(similar, weight, across, 1), heard.counts, -1)  # over [I, C, T]
         # the same with words and regions in each other's place
-        alpha = self._regions_look(similar, heard)
-        across = (alpha.transpose(1, 2) @ heard.gram()).transpose(1, 2)
-        relevance = _cosine(similar, alpha, across, 3)  # [I, N, C]
-        return self._aggregate(relevance, seen.mask.unsqueeze(2), -2)
+        weight = self._warmth(similar, 1).exp_()
+        across = (weight.transpose(1, 2) @ heard.gram()).transpose(1, 2)
+        return self._aggregate(_cosine(similar, weight, across, 3), seen.mask.unsqueeze(2), -2)  # over [I, N, C]
 
     def _aggregate(self, relevance: Tensor, counts: Tensor, dim: int) -> Tensor:
         match self.config.aggregation:
@@ -204,7 +201,7 @@ def _similarities(seen: Seen, heard: Heard) -> Tensor:
     return similar.view(*seen.mask.shape, *heard.mask.shape[1:])
 
 
-def _cosine(similar: Tensor, alpha: Tensor, across: Tensor, context: int) -> Tensor:
-    """R of Eq. 6: the cosine of a thing of unit length and what it attends to, ``across`` = G alpha."""
-    length = (alpha * across).sum(context).clamp_min(_TINY**2).sqrt()
-    return (alpha * similar).sum(context) / length
+def _cosine(similar: Tensor, weight: Tensor, across: Tensor, context: int) -> Tensor:
+    """R of Eq. 6: the cosine of a thing of unit length and what it attends to; ``across`` = G ``weight``."""
+    length = (weight * across).sum(context).clamp_min(_TINY**2).sqrt()
+    return (weight * similar).sum(context) / length
