@@ -169,11 +169,11 @@ def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
             yield Triplet(sample.image_id, with_article(text), box, "attribute")
         alike[entity.label].append(((described or [entity.label])[0], box))
     for group in alike.values():
-        for text, box in _spatial(group, width, height):
+        for text, box in spatial_texts(group, width, height):
             yield Triplet(sample.image_id, text, box, "spatial")
 
 
-def _spatial(group: list[tuple[str, Box]], width: float, height: float) -> Iterator[tuple[str, Box]]:
+def spatial_texts(group: list[tuple[str, Box]], width: float, height: float) -> Iterator[tuple[str, Box]]:
     """Texts that tell objects of one name apart by their place, with the box that each text means."""
     if len(group) < 2:
         return

@@ -1,0 +1,198 @@
+"""Triplets (image, text, box) of any data set: what attention map consistency learns from.
+
+Visual Genome has its own, with attributes (:func:`deixis.data.visual_genome.triplets`). Here are those of other
+sources: phrases that people tied to boxes, instances of COCO, and what a detector found, as pseudo boxes. Each brings
+boxes into the training, and a model that used them says so.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deixis import boxes as geometry
+from deixis.data.reading import BadFile, BadRecord, get, get_numbers, get_text, read_bytes
+from deixis.data.sample import Sample
+from deixis.data.visual_genome import Triplet, spatial_texts, with_article
+from deixis.types import Box
+
+if TYPE_CHECKING:
+    from deixis.language.parse import Parse
+
+MAX_BYTES = 2 * 2**30  # of a file of detections, packed or not
+
+_NOUNS = {  # a category of COCO: nouns of captions that mean it, besides its own name
+    "person": "man woman boy girl child kid baby toddler infant lady guy gentleman people adult teenager teen player "
+    "worker performer dancer singer musician guitarist drummer skateboarder snowboarder skier surfer swimmer diver "
+    "cyclist biker bicyclist motorcyclist rider runner racer jogger hiker climber skater wakeboarder gymnast acrobat "
+    "athlete boxer wrestler fighter golfer batter pitcher catcher goalie referee cheerleader officer policeman soldier "
+    "fireman firefighter fisherman construction-worker chef cook waiter waitress vendor bride groom couple friend "
+    "brother sister mother father mom dad son daughter grandmother grandfather husband wife family crowd spectator "
+    "audience pedestrian tourist student teacher artist photographer cowboy clown male female youngster human someone "
+    "driver kayaker rower sailor bystander passenger model actor actress band team",
+    "dog": "puppy pup greyhound terrier poodle bulldog retriever collie shepherd beagle labrador dalmatian dachshund",
+    "bicycle": "bike mountain-bike tricycle",
+    "motorcycle": "motorbike dirtbike scooter",
+    "car": "vehicle taxi suv van jeep",
+    "boat": "canoe kayak raft ship sailboat rowboat",
+    "cat": "kitten",
+    "bird": "duck goose seagull pigeon parrot swan pelican chicken",
+    "horse": "pony",
+    "cow": "bull calf cattle",
+    "sheep": "lamb goat",
+    "sports ball": "ball football soccerball basketball volleyball baseball",
+    "couch": "sofa",
+    "dining table": "table",
+    "chair": "seat stool",
+    "cell phone": "phone cellphone",
+    "handbag": "purse bag",
+    "backpack": "rucksack",
+    "skis": "ski",
+    "cup": "mug glass",
+    "tennis racket": "racket racquet",
+    "baseball bat": "bat",
+    "baseball glove": "glove mitt",
+    "potted plant": "plant",
+    "tv": "television",
+    "airplane": "plane jet",
+}
+COCO_NOUNS: Mapping[str, str] = {noun: name for name, nouns in _NOUNS.items() for noun in nouns.split()}
+"""Which category of COCO the head noun of a phrase means."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A box with the name of what is in it."""
+
+    name: str
+    box: Box
+    score: float = 1.0
+
+
+def phrase_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet]:
+    """Every phrase of the captions with each box of its entity: made scenes, Flickr30k Entities, referring sets."""
+    width, height = sample.image_size()
+    for caption in sample.captions:
+        for phrase in caption.phrases:
+            entity = sample.entity(phrase.entity or "")
+            for box in () if entity is None else entity.boxes.tolist():
+                if _area(box) >= min_area * width * height:
+                    yield Triplet(sample.image_id, phrase.text, _box(box), "region")
+
+
+def instance_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet]:
+    """The named entities of an image, such as instances of COCO; crowds that were not told apart make none."""
+    things = [
+        Named(entity.label, _box(box))
+        for entity in sample.entities
+        if entity.label and "crowd" not in entity.types
+        for box in entity.boxes.tolist()
+    ]
+    return named_triplets(sample.image_id, sample.image_size(), things, min_area)
+
+
+def named_triplets(
+    image_id: str, size: tuple[int, int], things: Iterable[Named], min_area: float = 0.0
+) -> Iterator[Triplet]:
+    """``object``: "a dog"; ``spatial``: "a dog on the left", "top dog" ..., where there are several (see AMC 4.1)."""
+    width, height = size
+    alike: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)
+    for thing in things:
+        if _area(thing.box) >= min_area * width * height:
+            yield Triplet(image_id, with_article(thing.name), thing.box, "object")
+            alike[thing.name].append((thing.name, thing.box))
+    for group in alike.values():
+        for text, box in spatial_texts(group, width, height):
+            yield Triplet(image_id, text, box, "spatial")
+
+
+def caption_triplets(
+    sample: Sample,
+    parses: Sequence[Parse],
+    things: Sequence[Named],
+    names: Mapping[str, str] | None = None,
+) -> Iterator[Triplet]:
+    """The noun phrases of an image's captions that mean a detected thing, with every box of that name.
+
+    ``parses`` are those of the captions. ``names`` tells which head noun (its lemma) means which name, by default
+    :data:`COCO_NOUNS`; a noun that is a name itself needs no entry. "a man in red" is thus tied to each box of a
+    person: a pseudo box says what a phrase is about, not which one of several is meant.
+    """
+    names = COCO_NOUNS if names is None else names
+    found: defaultdict[str, list[Box]] = defaultdict(list)
+    for thing in things:
+        found[thing.name].append(thing.box)
+    for parse in parses:
+        for phrase in parse.phrases:
+            head = parse.head(phrase.start, phrase.end)
+            if head is None or not parse.nouns[head]:
+                continue
+            noun = parse.lemmas[head]
+            for box in found.get(names.get(noun, noun), ()):
+                yield Triplet(sample.image_id, phrase.text, box, "region")
+
+
+# Detections ---------------------------------------------------------------------------------------------------------
+
+
+def read_detections(path: Path, min_score: float = 0.3) -> dict[str, list[Named]]:
+    """Image id -> what a detector is sure enough of, from COCO results with names (``.json`` or ``.json.gz``)."""
+    records = _read(path)
+    if not isinstance(records, list):
+        raise BadFile(path, "a COCO results list of {image_id, category, bbox, score} was expected")
+    found: defaultdict[str, list[Named]] = defaultdict(list)
+    for number, record in enumerate(records):
+        try:
+            [score] = get_numbers({"score": [get(record, "score")]}, "score", 1)
+            name, corners = get_text(record, "category"), get_numbers(record, "bbox", 4)
+        except BadRecord as error:
+            raise BadFile(path, f"record {number}: {error}") from None
+        if score >= min_score:
+            found[str(get(record, "image_id"))].append(Named(name, _box(geometry.from_xywh(corners).tolist()), score))
+    if not found:
+        raise BadFile(path, f"no detection has a score of {min_score:g} or more")
+    return dict(found)
+
+
+def _read(path: Path) -> Any:
+    packed = read_bytes(path, MAX_BYTES)
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(io.BytesIO(packed)) as file:
+                packed = file.read(MAX_BYTES + 1)
+            if len(packed) > MAX_BYTES:
+                raise BadFile(path, f"over the limit of {MAX_BYTES:,} bytes once unpacked")
+        return json.loads(packed)
+    except (OSError, EOFError, ValueError, RecursionError) as error:
+        raise BadFile(path, f"not readable as JSON ({error})") from None
+
+
+# Mirror images ------------------------------------------------------------------------------------------------------
+
+_OTHER = {"left": "right", "right": "left"}
+_SIDE = re.compile(r"(?<![a-z])(left|right)(?=most|wards?|hand|side|[^a-z]|\Z)", re.IGNORECASE)
+
+
+def mirror(text: str) -> str:
+    """The text for the mirror image: left and right change places, also in "leftmost" and "right-hand"."""
+    return _SIDE.sub(lambda side: _like(side[0], _OTHER[side[0].lower()]), text)
+
+
+def _like(written: str, word: str) -> str:
+    return word.upper() if written.isupper() else word.capitalize() if written[0].isupper() else word
+
+
+def _area(box: Sequence[float]) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _box(values: Sequence[float]) -> Box:
+    x1, y1, x2, y2 = (float(value) for value in values)
+    return x1, y1, x2, y2
