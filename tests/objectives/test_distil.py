@@ -24,7 +24,9 @@ def test_it_agrees_with_the_published_code(measure: str, key: str) -> None:
     with np.load(GOLDEN, allow_pickle=False) as file:
         golden = {name: torch.from_numpy(file[name]) for name in file.files}
     attention, teacher = golden["att_weights"][:, None, :, None], golden["distill_target"].unsqueeze(1)
-    loss = distil(attention, teacher, golden["distill_mask"].bool().unsqueeze(1), DistilConfig(0.5, measure=measure))
+    loss = distil(
+        attention, teacher, golden["distill_mask"].bool().unsqueeze(1), DistilConfig(weight=0.5, measure=measure)
+    )
     torch.testing.assert_close(loss, 0.5 * golden[key], atol=1e-5, rtol=0)
 
 
@@ -38,15 +40,15 @@ def test_kl_by_hand() -> None:
 
 def test_the_way_round_can_be_the_equations() -> None:
     student, teacher = [0.25, 0.75], [0.5, 0.5]
-    loss = distil(looks(student), looks(teacher)[:, :, :, 0], NOUN, DistilConfig(1.0, measure="reverse-kl"))
+    loss = distil(looks(student), looks(teacher)[:, :, :, 0], NOUN, DistilConfig(weight=1.0, measure="reverse-kl"))
     assert loss.item() == pytest.approx(0.25 * np.log(0.5) + 0.75 * np.log(1.5), abs=1e-6)
 
 
 def test_branches_together_or_each() -> None:
     """Two branches that look at one half each are right together, and each of them is wrong."""
     attention, teacher = looks([0.9, 0.1], [0.1, 0.9]), looks([0.5, 0.5])[:, :, :, 0]
-    together = distil(attention, teacher, NOUN, DistilConfig(1.0, "mean"))
-    each = distil(attention, teacher, NOUN, DistilConfig(1.0, "each"))
+    together = distil(attention, teacher, NOUN, DistilConfig(weight=1.0, branches="mean"))
+    each = distil(attention, teacher, NOUN, DistilConfig(weight=1.0, branches="each"))
     assert together.item() == pytest.approx(0, abs=1e-6)
     assert each.item() == pytest.approx(0.5 * np.log(0.5 / 0.9) + 0.5 * np.log(0.5 / 0.1), abs=1e-6)
 
@@ -54,8 +56,8 @@ def test_branches_together_or_each() -> None:
 def test_a_region_that_is_out_of_reach_does_not_count() -> None:
     """The second branch may not look at the first region; the teacher gives the other two 1/4 and 3/4 of the rest."""
     teacher = looks([0.6, 0.1, 0.3])[:, :, :, 0]
-    right = distil(looks([0.6, 0.1, 0.3], [0.0, 0.25, 0.75]), teacher, NOUN, DistilConfig(1.0, "each"))
-    wrong = distil(looks([0.6, 0.1, 0.3], [0.0, 0.5, 0.5]), teacher, NOUN, DistilConfig(1.0, "each"))
+    right = distil(looks([0.6, 0.1, 0.3], [0.0, 0.25, 0.75]), teacher, NOUN, DistilConfig(weight=1.0, branches="each"))
+    wrong = distil(looks([0.6, 0.1, 0.3], [0.0, 0.5, 0.5]), teacher, NOUN, DistilConfig(weight=1.0, branches="each"))
     assert right.item() == pytest.approx(0, abs=1e-6)
     assert wrong.item() == pytest.approx((0.25 * np.log(0.5) + 0.75 * np.log(1.5)) / 2, abs=1e-6)
 
@@ -66,7 +68,7 @@ def test_only_nouns_count_and_none_is_nothing(measure: str) -> None:
     attention = torch.rand(2, 3, 4, 1, 5).softmax(-1).requires_grad_()
     teacher = torch.rand(2, 3, 4, 5).softmax(-1)
     nouns = torch.rand(2, 3, 4) > 0.5
-    config = DistilConfig(1.0, measure=measure)
+    config = DistilConfig(weight=1.0, measure=measure)
     distil(attention, teacher, nouns, config).backward()
     assert attention.grad is not None
     assert torch.equal(attention.grad.abs().sum((3, 4)) > 0, nouns)
@@ -88,7 +90,7 @@ def test_gradients_are_right(branches: str, measure: str) -> None:
 
     def run(features: Tensor, *parameters: Tensor) -> Tensor:
         attention = decoder(decoder.encode(features, mask), words).attention
-        return distil(attention, teacher, nouns, DistilConfig(1.0, branches, measure))
+        return distil(attention, teacher, nouns, DistilConfig(weight=1.0, branches=branches, measure=measure))
 
     used = [p for name, p in decoder.named_parameters() if not name.startswith("output")]
     assert torch.autograd.gradcheck(run, (features, *used), fast_mode=True)

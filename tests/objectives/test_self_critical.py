@@ -173,9 +173,11 @@ def test_terms_are_what_they_say(baseline: str) -> None:
     assert [name for name, term in terms.items() if term.requires_grad] == ["policy"]
 
 
-def test_too_few_samples_are_refused() -> None:
+def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="too few"):
         CriticConfig(samples=1, baseline="others")
+    with pytest.raises(ValueError, match="judge"):
+        CriticConfig(match=1.0)
 
 
 def test_cider_counts_the_end() -> None:
@@ -192,28 +194,26 @@ def test_cider_counts_the_end() -> None:
     assert scores[1, 0].item() == pytest.approx(10)
 
 
-def test_the_matcher_is_asked_about_nouns() -> None:
+def test_the_matcher_hears_whole_captions() -> None:
+    """Also of a sentence that was cut."""
     asked: list[Tensor] = []
 
-    def match(regions: PaddedRegions, words: Tensor, counts: Tensor) -> Tensor:
-        asked.extend((words, counts))
-        return counts.sum(-1) / 10
+    def match(regions: PaddedRegions, words: Tensor) -> Tensor:
+        asked.append(words)
+        return words.sum(-1) / 10
 
-    nouns = torch.tensor([False, False, False, True, False, True])
-    said = spoken([[[3, 4, 5, EOS], [4, EOS, PAD, PAD]]])
-    scores = match_reward(match, nouns)(images_of(1), said)
-    torch.testing.assert_close(scores, torch.tensor([[0.2, 0.0]]))
-    assert torch.equal(asked[0], said.words)
-    assert asked[1].tolist() == [[[True, False, True, False], [False] * 4]]
+    said = spoken([[[3, 4, 5], [4, EOS, PAD]]])
+    torch.testing.assert_close(match_reward(match)(images_of(1), said), torch.tensor([[1.5, 0.7]]))
+    assert asked[0].tolist() == [[[BOS, 3, 4, 5, EOS], [BOS, 4, EOS, PAD, PAD]]]
 
 
 def test_consistency_by_hand() -> None:
     """Nouns at the first and third word: half shared, and all shared; the second word would be a miss."""
     captioner = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6]])
-    matcher = torch.tensor([[0.0, 0.5, 0.5], [0.0, 0.0, 1.0], [0.2, 0.2, 0.6]])
+    matcher = torch.tensor([[0.0, 0.5, 0.5], [0.0, 0.0, 1.0], [0.2, 0.2, 0.6], [0.0, 0.0, 0.0]])  # the last: the end
     nouns = torch.tensor([False, False, False, True, False, True])
     said = spoken([[[3, 4, 5], [4, EOS, PAD]]], captioner.view(1, 1, 3, 1, 3).expand(1, 2, 3, 1, 3))
-    reward = consistency_reward(lambda regions, words: matcher.expand(1, 2, 3, 3), nouns)
+    reward = consistency_reward(lambda regions, words: matcher.expand(1, 2, 4, 3), nouns)
     torch.testing.assert_close(reward(images_of(1), said), torch.tensor([[0.75, 0.0]]))
 
 
@@ -229,6 +229,7 @@ def test_it_stops_when_the_gap_stays_at_nothing() -> None:
     assert not stops(0.05, 0.2, 0.05)
     assert stops(0.5, 0.05, 0.05)
     assert not nothing_left([{"losses": {"gap": 0.0}}] * 9, CriticConfig(patience=0))
+    assert not nothing_left([{"losses": {"words": 0.0}}] * 9, config)  # a phase of another objective
 
 
 @pytest.mark.parametrize(("baseline", "branches"), [("greedy", 1), ("others", 1), ("others", 2)])

@@ -16,8 +16,9 @@ from deixis.objectives.supervised import attention_nll
 
 @dataclass(frozen=True)
 class DistilConfig:
-    """Weight and variants."""
+    """Teacher, weight and variants."""
 
+    teacher: str = ""  # recipe of the matcher that teaches; empty: nobody does
     weight: float = 0.1  # lambda_1 (Sec. 4.3); .2 with the features of GVD (Sec. 4.3, Q5)
     branches: Literal["mean", "each"] = "mean"  # whether the branches together or each of them look as the teacher does
     # Eq. 15 reads KL(captioner || teacher), which is 'reverse-kl'; the published code, and so the paper's figures, have

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.language.vocabulary import Vocabulary
 from deixis.metrics.cider import CiderD, DocumentFrequencies
 from deixis.models.decoder import Decoder, Encoded
 from deixis.models.decoding import Rules, Sentences, mean_logprobs, sample
@@ -31,6 +32,7 @@ class CriticConfig:
         0.0  # lambda_2 of Eq. 19: how well a matcher thinks the sentence fits; 1 in the paper where it is used
     )
     consistency: float = 0.0  # how much captioner and matcher look at the same places when a noun is said
+    judge: str = ""  # recipe of that matcher
     samples: int = 5  # sentences an image
     baseline: Literal["greedy", "others"] = "greedy"  # Eq. 18; or the mean of the image's other samples
     temperature: float = 1.0  # of the sampling; under 1 the sentences stay closer to what is likely
@@ -40,6 +42,8 @@ class CriticConfig:
     def __post_init__(self) -> None:
         if self.samples < (2 if self.baseline == "others" else 1):
             raise ValueError(f"{self.samples} samples an image are too few for the baseline '{self.baseline}'")
+        if bool(self.judge) != bool(self.match or self.consistency):
+            raise ValueError("a judge is needed for the rewards 'match' and 'consistency', and for nothing else")
 
 
 @dataclass(frozen=True)
@@ -156,14 +160,14 @@ def cider_reward(
     return reward
 
 
-def match_reward(match: Callable[[PaddedRegions, Tensor, Tensor], Tensor], nouns: Tensor) -> Reward:
-    """A matcher's score of image and sentence (Eq. 6, Eq. 8): ``match(regions, words [I, S, T], counts [I, S, T])``.
+def match_reward(match: Callable[[PaddedRegions, Tensor], Tensor]) -> Reward:
+    """A matcher's score ``match(regions, words [I, S, T])`` of image and sentence (Eq. 6 or, of nouns only, Eq. 8).
 
-    ``nouns [V]`` says which words of the vocabulary count as nouns (:func:`deixis.language.nouns.noun_table`).
+    Words are given as captions are: bos first, and eos last also where a sentence was cut.
     """
 
     def reward(images: Images, sentences: Sentences) -> Tensor:
-        return match(images.regions, sentences.words, nouns[sentences.words])
+        return match(images.regions, as_captions(sentences.words))
 
     return reward
 
@@ -173,20 +177,30 @@ def consistency_reward(attend: Callable[[PaddedRegions, Tensor], Tensor], nouns:
 
     For one noun it is the attention that they share, the sum over regions of the smaller of the two weights: plain to
     read, the same both ways, and bounded, where a divergence would let one word of no overlap outweigh the sentence.
-    ``attend(regions, words [I, S, T])`` gives the matcher's attention ``[I, S, T, N]``. No noun: 0.
+    ``attend(regions, words [I, S, T])`` gives the matcher's attention ``[I, S, T - 1, N]`` at the words behind bos,
+    and ``nouns [V]`` says which words are nouns (:func:`deixis.language.nouns.noun_table`). No noun: 0.
     """
 
     def reward(images: Images, sentences: Sentences) -> Tensor:
         counted = nouns[sentences.words]  # [I, S, T]
-        shared = torch.minimum(sentences.attention.mean(3), attend(images.regions, sentences.words)).sum(-1)
+        theirs = attend(images.regions, as_captions(sentences.words))[:, :, :-1]
+        shared = torch.minimum(sentences.attention.mean(3), theirs).sum(-1)
         return (shared * counted).sum(-1) / counted.sum(-1).clamp_min(1)
 
     return reward
 
 
+def as_captions(words: Tensor) -> Tensor:
+    """Sentences ``[I, S, T]`` as captions ``[I, S, T + 2]``: bos before them, and eos behind those that were cut."""
+    bos, eos, pad = Vocabulary.bos, Vocabulary.eos, Vocabulary.pad
+    cut = ~(words == eos).any(-1, keepdim=True)  # only a sentence of all T words has no end
+    end = torch.full_like(words[..., :1], pad).masked_fill(cut, eos)
+    return torch.cat([torch.full_like(end, bos), words, end], -1)
+
+
 def nothing_left(lines: Sequence[Mapping[str, Any]], config: CriticConfig) -> bool:
     """Whether the gap stayed at nothing, by the lines of the log since the phase began."""
-    last = [line["losses"]["gap"] for line in lines[-config.patience :]]
+    last = [line["losses"].get("gap", float("inf")) for line in lines[-config.patience :]]
     return 0 < config.patience == len(last) and max(last) < config.still
 
 
