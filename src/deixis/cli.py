@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "regions": ("regions", "regions", "see what the machine sees in one photograph"),
     "proposals": ("proposals", "proposals", "measure the recall of box proposals on a data set"),
     "train": ("train", "train", "train a captioner by a recipe"),
+    "ground": ("ground", "ground", "find phrases in a photograph"),
     "score": ("score", "score", "score predictions of any model against a reference"),
     "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
     "demo": ("demo", "demo", "train a small grounded captioner on made scenes and caption a new one"),

@@ -28,6 +28,7 @@ CONFIGS = {
     "no-graph": {"graph": "none"},
     "region-regression": {"regress": "region"},
     "no-regression": {"regress": "none", "graph": "none"},
+    "alone": {"context": False},
     "one-stage": {"two_stages": False, "graph": "none", "similarity": "product"},
 }
 
@@ -94,6 +95,12 @@ def test_a_phrase_is_the_mean_of_the_states_of_its_words() -> None:
     refiner, phrases = small(), asked()
     states, _ = refiner.read(refiner.embed(phrases.words[0, :1]))
     torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0, 3:6].mean(0))
+
+
+def test_a_phrase_by_itself_is_read_as_if_it_were_a_sentence() -> None:
+    refiner, phrases = small("alone"), asked()
+    states, _ = refiner.read(refiner.embed(torch.tensor([VOCABULARY.encode(["a", "red", "hat"], ends=False)])))
+    torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0].mean(0))
 
 
 def test_names_and_softmax_agree_with_the_published_code() -> None:

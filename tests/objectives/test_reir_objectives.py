@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,12 +12,13 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.moves import move, offsets, overlap
-from deixis.objectives.ranking import caption_fit, ranking
+from deixis.objectives.ranking import Form, caption_fit, ranking
 from deixis.objectives.reconstruction import PhraseDecoder, reconstruction
 from deixis.objectives.relations import RelationClassifier, rarity, relation_loss
 from deixis.objectives.self_taught import SelfTaughtConfig, lesson, self_taught
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "reir.npz"
+FORMS = get_args(Form)
 PUBLISHED = SelfTaughtConfig(identical=False)
 
 
@@ -115,13 +117,20 @@ def test_ranking_by_hand() -> None:
     # image -> captions: .2 against .9 and .3, .5 against .8; caption -> images: .5, .25 and .2 against .9, .3, .8
     expected = (0 + 0.1 + 0) + (0 + 0.15 + 0)
     owner = torch.tensor([0, 0, 1])
-    assert ranking(similarity, owner, normalise=False).item() == pytest.approx(expected, abs=1e-6)
+    assert ranking(similarity, owner, "plain").item() == pytest.approx(expected, abs=1e-6)
     e = similarity.exp()
-    p_own = e[0, 1] / (e[0, 1] + e[0, 2])  # its sibling does not count
-    p_other = e[0, 2] / (e[0, 1] + e[0, 2])
-    alone = ranking(similarity[:, 1:], torch.tensor([0, 1]))
-    assert alone > 0.2 + p_other - p_own > 0
-    assert ranking(similarity[:1, :2], torch.tensor([0, 0])).item() == 0  # nothing to be told from
+    # the first image's own captions and that of the other; a sibling does not count
+    pairs = [(e[0, 0], e[0, 2]), (e[0, 1], e[0, 2])]
+    pairs += [(e[0, 0], e[1, 0]), (e[0, 1], e[1, 1]), (e[1, 2], e[0, 2])]
+    chances = [(own / (own + other), other / (own + other)) for own, other in pairs]
+    both = e[1, 2] + e[1, 0] + e[1, 1]  # the second image is told from two captions
+    chances.append((e[1, 2] / both, e[1, 0] / both))
+    hinges = sum(max(0.0, 0.2 + float(other - own)) for own, other in chances)
+    assert ranking(similarity, owner).item() == pytest.approx(hinges, abs=1e-6)
+    logs = -sum(math.log(own) for own, _ in chances)
+    assert ranking(similarity, owner, "log").item() == pytest.approx(logs, abs=1e-6)
+    for form in FORMS:
+        assert ranking(similarity[:1, :2], torch.tensor([0, 0]), form).item() == 0  # nothing to be told from
 
 
 def test_the_fit_of_a_caption_is_the_mean_over_its_phrases() -> None:
@@ -133,15 +142,15 @@ def test_the_fit_of_a_caption_is_the_mean_over_its_phrases() -> None:
     assert fit.tolist() == [[2, 5, 7], [3, 6, 8]]
 
 
-@pytest.mark.parametrize("normalise", [True, False])
-def test_gradients_of_ranking(normalise: bool) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_of_ranking(form: Form) -> None:
     torch.manual_seed(0)
     scores = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[True, True], [True, True], [True, True]])
     caption = torch.tensor([[0, 1], [0, 0], [1, 1]])
 
     def run(scores: Tensor) -> Tensor:
-        return ranking(*caption_fit(scores, mask, caption, 2), margin=0.2, normalise=normalise)
+        return ranking(*caption_fit(scores, mask, caption, 2), form)
 
     assert torch.autograd.gradcheck(run, scores)
 

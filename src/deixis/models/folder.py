@@ -44,8 +44,8 @@ def write_model(
     draft.rename(path / "weights.safetensors")
 
 
-def read_config(folder: str | Path, kind: str) -> Json:
-    """``config.json`` of a model of that kind, or a sentence that says what is there instead."""
+def read_config(folder: str | Path, *kinds: str) -> Json:
+    """``config.json`` of a model of one of these kinds, or a sentence that says what is wrong."""
     path = Path(folder)
     try:
         config = json.loads((path / "config.json").read_text(encoding="utf-8"))
@@ -53,8 +53,8 @@ def read_config(folder: str | Path, kind: str) -> Json:
         raise DeixisError(f"{path} is not the folder of a model: config.json is not there.") from None
     except (OSError, ValueError) as error:
         raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
-    if not isinstance(config, dict) or config.get("kind") != kind or config.get("format") != FORMAT:
-        raise DeixisError(f"{path} does not hold a {kind} of format {FORMAT}; is it another kind of model?")
+    if not isinstance(config, dict) or config.get("kind") not in kinds or config.get("format") != FORMAT:
+        raise DeixisError(f"{path} does not hold a {' or '.join(kinds)} of format {FORMAT}; is it another kind of model?")
     return config
 
 

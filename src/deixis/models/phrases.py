@@ -60,7 +60,7 @@ def pad_phrases(
 ) -> PaddedPhrases:
     """Stack the descriptions of several images; ``categories`` number the relations from 1."""
     images, captions = len(descriptions), max(len(row) for row in descriptions)
-    longest = max((len(d.words) for row in descriptions for d in row), default=1)
+    longest = max(1, max((len(d.words) for row in descriptions for d in row), default=0))
     most = max(1, max(sum(len(d.phrases) for d in row) for row in descriptions))
     spelled = 2 + max((end - start for row in descriptions for d in row for start, end in d.phrases), default=0)
     words = np.full((images, captions, longest), Vocabulary.pad, dtype=np.int64)

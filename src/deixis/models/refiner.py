@@ -31,6 +31,7 @@ class RefinerConfig:
     width: int = 2048  # D (Sec. 4.2)
     hidden: int = 512  # of F_cls, F_reg and F_M
     dropout: float = 0.0
+    context: bool = True  # the LSTM reads a phrase within its sentence (Eq. 1); False: by itself
     keep: int = 5  # K (Table 3)
     two_stages: bool = True  # TSD: the best K regions are matched again
     regress: Literal["phrase", "region", "none"] = "phrase"  # STR: boxes move; "region": without x_q in Eq. 2 and 10
@@ -186,6 +187,12 @@ class Refiner(nn.Module):
 
     def read_phrases(self, phrases: PaddedPhrases) -> Tensor:
         """x_q ``[I, P, D]``: the mean over a phrase's words of the states of an LSTM over its sentence (Eq. 1)."""
+        if not self.config.context:
+            words = phrases.spelling[..., 1:]  # behind the begin
+            real = (words != Vocabulary.pad) & (words != Vocabulary.eos)
+            states, _ = self.read(self.drop(self.embed(words.flatten(0, 1))))  # [I P, W, D]
+            share = real / real.sum(-1, keepdim=True).clamp_min(1)  # [I, P, W]
+            return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.unflatten(0, words.shape[:2]))
         states, _ = self.read(self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
         return phrases.members.to(states.dtype) @ states.reshape(len(phrases.words), -1, states.shape[-1])
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+Form = Literal["normalised", "plain", "log"]
+
 
 @dataclass(frozen=True)
 class RankingConfig:
-    """The hinge; the paper leaves its details to the supplement, so these are the published code's."""
+    """How captions are told apart; the paper leaves that to the supplement, so the defaults are the published code's.
+
+    A hinge with the hardest negative, of similarities that were made probabilities ("normalised") or not ("plain"); or
+    the negative log of those probabilities ("log"), which learns from all negatives and where a hinge stands still.
+    """
 
     weight: float = 1.0  # lambda_3
-    margin: float = 0.2
-    normalise: bool = True  # similarities become probabilities, over captions and over images, before they are compared
+    form: Form = "normalised"
+    margin: float = 0.2  # of the hinge
 
 
 def caption_fit(scores: Tensor, mask: Tensor, caption: Tensor, captions: int) -> tuple[Tensor, Tensor]:
@@ -32,8 +39,8 @@ def caption_fit(scores: Tensor, mask: Tensor, caption: Tensor, captions: int) ->
     return sums[:, kept] / counts[kept], kept // captions
 
 
-def ranking(similarity: Tensor, owner: Tensor, margin: float = 0.2, normalise: bool = True) -> Tensor:
-    """Hinge with the hardest negative both ways, a sum over captions, of ``similarity [I, S]``; ``owner [S]``.
+def ranking(similarity: Tensor, owner: Tensor, form: Form = "normalised", margin: float = 0.2) -> Tensor:
+    """The sum over captions, both ways, of a :class:`RankingConfig`'s loss; ``similarity [I, S]``, ``owner [S]``.
 
     Captions of one image are never each other's negatives, and do not share one probability either.
     """
@@ -42,13 +49,15 @@ def ranking(similarity: Tensor, owner: Tensor, margin: float = 0.2, normalise: b
     captions = similarity[owner].masked_fill(owner.unsqueeze(1) == owner, nothing)  # [S, S]
     mine = owner.unsqueeze(1) == torch.arange(len(similarity), device=owner.device)
     images = similarity.T.masked_fill(mine, nothing)  # [S, I]
-    return sum_of_hinges(own, captions, margin, normalise) + sum_of_hinges(own, images, margin, normalise)
+    return _one_way(own, captions, form, margin) + _one_way(own, images, form, margin)
 
 
-def sum_of_hinges(own: Tensor, others: Tensor, margin: float, normalise: bool) -> Tensor:
-    """Of each similarity ``own [S]`` against the hardest of ``others [S, M]``."""
+def _one_way(own: Tensor, others: Tensor, form: Form, margin: float) -> Tensor:
+    """Each similarity ``own [S]`` against ``others [S, M]``."""
     hardest = others.amax(1)
-    if normalise:
-        total = torch.logaddexp(own, others.logsumexp(1))
-        own, hardest = (own - total).exp(), (hardest - total).exp()
-    return F.relu(margin + hardest - own).sum()
+    if form == "plain":
+        return F.relu(margin + hardest - own).sum()
+    total = torch.logaddexp(own, others.logsumexp(1))
+    if form == "log":
+        return (total - own).sum()
+    return F.relu(margin + (hardest - total).exp() - (own - total).exp()).sum()

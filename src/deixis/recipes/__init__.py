@@ -6,11 +6,22 @@ import difflib
 
 from deixis.errors import DeixisError
 from deixis.recipes.captioners import CAPTIONERS, CaptionerRecipe
+from deixis.recipes.grounders import GROUNDERS, GrounderRecipe
 from deixis.recipes.recipe import Phase, Recipe, Schedule
 
-__all__ = ["CAPTIONERS", "RECIPES", "CaptionerRecipe", "Phase", "Recipe", "Schedule", "find"]
+__all__ = [
+    "CAPTIONERS",
+    "GROUNDERS",
+    "RECIPES",
+    "CaptionerRecipe",
+    "GrounderRecipe",
+    "Phase",
+    "Recipe",
+    "Schedule",
+    "find",
+]
 
-RECIPES: dict[str, Recipe] = {**CAPTIONERS}
+RECIPES: dict[str, Recipe] = {**CAPTIONERS, **GROUNDERS}
 
 
 def find(name: str) -> Recipe:

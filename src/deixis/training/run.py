@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
-from deixis.recipes import CaptionerRecipe, Recipe
+from deixis.recipes import CaptionerRecipe, GrounderRecipe, Recipe
 from deixis.training.loop import Scores, Talk
 from deixis.types import Json, Regions
 from deixis.vision.store import FeatureStore
@@ -59,6 +59,10 @@ def run_recipe(recipe: Recipe, material: Material, out: Path, talk: Talk | None 
         from deixis.training.captioners import train_captioner
 
         train_captioner(recipe, material, out, talk)
+    elif isinstance(recipe, GrounderRecipe):
+        from deixis.training.grounders import train_grounder
+
+        train_grounder(recipe, material, out, talk)
     else:
         raise TypeError(f"nobody knows how to train a {type(recipe).__name__}")
     return out

@@ -1,0 +1,94 @@
+"""``deixis ground``: where phrases are in a photograph, and which of them are not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from PIL import Image
+from rich.console import Console
+from rich.table import Column, Table
+
+from deixis.errors import DeixisError
+from deixis.images import load_image
+from deixis.types import Grounding
+
+Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+THERE = 0.5
+"""A phrase with a lower score is more likely absent than present."""
+
+
+def ground(
+    photo: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO")],
+    phrases: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHRASE ...")] = (),
+    *,
+    model: Path,
+    caption: str = "",
+    draw: Path | None = None,
+    least: float = 0.0,
+    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
+    quiet: Switch = False,
+) -> int:
+    """Find phrases in a photograph: a box for each, and a score that tells whether it is there at all.
+
+    For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --model runs/reir --draw found.png
+
+    Args:
+        photo: the photograph.
+        phrases: what to look for, each by itself.
+        model: the folder of a trained model (see deixis train).
+        caption: a sentence instead of phrases; its phrases are found, and their relations help.
+        draw: write the photograph with the boxes drawn on it (.png, .jpg, ...).
+        least: leave out phrases with a score below this; from .5 on they are more likely there than not.
+        as_json: write a line of JSON for each phrase to stdout.
+        quiet: no table.
+    """
+    if bool(phrases) == bool(caption.strip()):
+        raise DeixisError("say what to look for: phrases behind the photograph, or --caption with a sentence.")
+    talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    image = load_image(photo)
+    with talk.status("loading the model"):
+        from deixis.models.pretrained import load_finder
+
+        finder = load_finder(model)
+    with talk.status(f"looking at {photo}"):
+        found = finder.ground(image, caption or list(phrases))
+    kept = [one for one in found if one.score >= least]
+    if draw is not None:
+        _draw(image, kept, draw)
+    if as_json:
+        for one in kept:
+            print(json.dumps(one.to_phrase_json(finder.name), ensure_ascii=False))
+    else:
+        talk.print(_table(kept))
+        if len(kept) < len(found):
+            talk.print(f"left out, with a score below {least:g}: {_listed(found, least)}", markup=False)
+    if draw is not None:
+        talk.print(f"drawn: {draw}", markup=False)
+    return 0
+
+
+def _listed(found: Sequence[Grounding], least: float) -> str:
+    return ", ".join(f"{one.text} ({one.score:.2f})" for one in found if one.score < least)
+
+
+def _draw(image: Image.Image, found: Sequence[Grounding], draw: Path) -> None:
+    from deixis.show.draw import Mark, colour, draw_boxes
+
+    marks = [Mark(one.box, f"{one.text} {one.score:.0%}", colour(i), one.parts) for i, one in enumerate(found)]
+    try:
+        draw_boxes(image, marks).save(draw)
+    except (OSError, ValueError) as error:
+        raise DeixisError(f"{draw} cannot be written ({error}); use a name such as found.png.") from None
+
+
+def _table(found: Sequence[Grounding]) -> Table:
+    table = Table("phrase", *(Column(name, justify="right") for name in ("score", "x1", "y1", "x2", "y2")), "")
+    for one in found:
+        doubt = "" if one.score >= THERE else "perhaps not there"
+        table.add_row(one.text, f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), doubt)
+    return table

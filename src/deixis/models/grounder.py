@@ -1,0 +1,118 @@
+"""The grounder: a photograph and phrases in, a box for each phrase out, and how likely it is there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from deixis import boxes as geometry
+from deixis.errors import DeixisError
+from deixis.language.parse import parse
+from deixis.language.tokenise import tokens
+from deixis.language.vocabulary import Vocabulary
+from deixis.models.calibration import Calibration
+from deixis.models.eyes import Eyes, Photo
+from deixis.models.folder import read_model, write_model
+from deixis.models.padding import pad_regions
+from deixis.models.phrases import Description, describe, name_vectors, pad_phrases
+from deixis.models.refiner import Refiner, RefinerConfig
+from deixis.types import Box, Grounding, Json, Regions
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a phrase was found, and the evidence for it, which is not a chance yet."""
+
+    box: Box  # pixels
+    evidence: float
+
+
+class Grounder:
+    """A refiner with its vocabulary, and the extractor whose regions it understands."""
+
+    def __init__(
+        self,
+        refiner: Refiner,
+        vocabulary: Vocabulary,
+        extractor: Json,
+        name: str,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.refiner, self.vocabulary = refiner.eval(), vocabulary
+        self.eyes, self.name, self.calibration = Eyes(extractor), name, calibration or Calibration()
+
+    def ground(self, photo: Photo, wanted: str | Sequence[str]) -> list[Grounding]:
+        """The places of phrases in a photograph (path or image) or in its regions.
+
+        ``wanted`` is a list of phrases, each of which is looked for by itself; or a caption, whose phrases are found
+        and looked for together, with the relations between them. A low score says that the phrase is not there.
+        """
+        if isinstance(wanted, str):
+            sentence = describe(parse([wanted], quiet=True)[0])
+            if not sentence.phrases:
+                raise DeixisError(f"there is no noun phrase in '{wanted}'; give the phrases themselves, as a list.")
+            descriptions, texts = [sentence], sentence.texts()
+        else:
+            descriptions, texts = [alone(phrase) for phrase in wanted], list(wanted)
+        if not texts:
+            return []
+        found = next(self.find([self.eyes.look(photo)], [descriptions]))
+        spans = [span for description in descriptions for span in description.phrases]
+        return [
+            Grounding(text, one.box, self.calibration(one.evidence), start, end)
+            for text, one, (start, end) in zip(texts, found, spans, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def find(
+        self, regions: Sequence[Regions], descriptions: Sequence[Sequence[Description]], batch: int = 32
+    ) -> Iterator[list[Found]]:
+        """For each image the places of all phrases of its descriptions, in order."""
+        named = self.refiner.config.names != "none"
+        for start in range(0, len(regions), batch):
+            some = [self.eyes.look(one) for one in regions[start : start + batch]]
+            asked = descriptions[start : start + batch]
+            names = name_vectors(some, self.refiner.config.top_names) if named else None
+            matched = self.refiner(pad_regions(some), pad_phrases(asked, self.vocabulary, meaning=named), names)
+            boxes, evidence = (part.numpy() for part in matched.answer())
+            for i, one in enumerate(some):
+                count = sum(len(description.phrases) for description in asked[i])
+                pixels = geometry.from_normalised(boxes[i, :count], *one.size).tolist()
+                yield [
+                    Found((x1, y1, x2, y2), float(e))
+                    for (x1, y1, x2, y2), e in zip(pixels, evidence[i, :count], strict=True)
+                ]
+
+    def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
+        """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
+        config = {
+            "kind": "grounder",
+            "name": self.name,
+            "refiner": asdict(self.refiner.config),
+            "calibration": asdict(self.calibration),
+            "extractor": self.eyes.to_json(),
+        }
+        write_model(folder, config, self.refiner, self.vocabulary, extras)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Grounder:
+        """Read what :meth:`save_pretrained` wrote."""
+
+        def build(config: Json) -> tuple[Refiner, Grounder]:
+            refiner = Refiner(RefinerConfig(**config["refiner"]))
+            vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
+            calibration = Calibration(**config["calibration"])
+            return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration)
+
+        return read_model(folder, "grounder", build)
+
+
+def alone(phrase: str) -> Description:
+    """A phrase that stands for itself."""
+    words = tokens(phrase)
+    if not words:
+        raise DeixisError(f"the phrase '{phrase}' has no words to look for.")
+    return Description(tuple(words), ((0, len(words)),))
