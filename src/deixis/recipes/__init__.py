@@ -7,21 +7,24 @@ import difflib
 from deixis.errors import DeixisError
 from deixis.recipes.captioners import CAPTIONERS, CaptionerRecipe
 from deixis.recipes.grounders import GROUNDERS, GrounderRecipe
+from deixis.recipes.matchers import MATCHERS, MatcherRecipe
 from deixis.recipes.recipe import Phase, Recipe, Schedule
 
 __all__ = [
     "CAPTIONERS",
     "GROUNDERS",
+    "MATCHERS",
     "RECIPES",
     "CaptionerRecipe",
     "GrounderRecipe",
+    "MatcherRecipe",
     "Phase",
     "Recipe",
     "Schedule",
     "find",
 ]
 
-RECIPES: dict[str, Recipe] = {**CAPTIONERS, **GROUNDERS}
+RECIPES: dict[str, Recipe] = {**CAPTIONERS, **MATCHERS, **GROUNDERS}
 
 
 def find(name: str) -> Recipe:

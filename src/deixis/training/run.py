@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
-from deixis.recipes import CaptionerRecipe, GrounderRecipe, Recipe
+from deixis.recipes import CaptionerRecipe, GrounderRecipe, MatcherRecipe, Recipe
 from deixis.training.loop import Scores, Talk
 from deixis.types import Json, Regions
 from deixis.vision.store import FeatureStore
@@ -63,6 +63,10 @@ def run_recipe(recipe: Recipe, material: Material, out: Path, talk: Talk | None 
         from deixis.training.grounders import train_grounder
 
         train_grounder(recipe, material, out, talk)
+    elif isinstance(recipe, MatcherRecipe):
+        from deixis.training.matchers import train_matcher
+
+        train_matcher(recipe, material, out, talk)
     else:
         raise TypeError(f"nobody knows how to train a {type(recipe).__name__}")
     return out

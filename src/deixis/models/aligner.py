@@ -1,0 +1,204 @@
+"""The aligner: a photograph and a sentence in, how well they fit and where each noun of the sentence is out.
+
+It is a matcher with its vocabulary and eyes. The same network that ranks photographs for a sentence points at what the
+sentence names, because it compares words with regions and learns from nothing but which sentence belongs to which
+photograph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from deixis import boxes as geometry
+from deixis.language.parse import Parse, parse
+from deixis.language.vocabulary import Vocabulary
+from deixis.models.eyes import Eyes, Photo
+from deixis.models.folder import read_model, write_model
+from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.models.padding import pad_regions
+from deixis.types import Box, Grounding, HeatMap, Json, Phrase, Point, Regions
+
+Floats = npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Placing:
+    """How attention over regions becomes a place."""
+
+    merge: int = 1  # the box is the union of so many best regions; best regions tend to be parts of things
+    cells: int = 32  # of the heat map, along each side
+
+
+class Aligner:
+    """A matcher with its vocabulary, and the extractor whose regions it understands."""
+
+    def __init__(
+        self, matcher: Matcher, vocabulary: Vocabulary, extractor: Json, name: str, placing: Placing | None = None
+    ) -> None:
+        self.matcher, self.vocabulary = matcher.eval(), vocabulary
+        self.eyes, self.name, self.placing = Eyes(extractor), name, placing or Placing()
+
+    def ground(
+        self, photo: Photo, text: str | Sequence[str], phrases: Sequence[Phrase] | None = None
+    ) -> list[Grounding]:
+        """Where the nouns of a sentence are, or those ``phrases`` of it (spans of its tokens).
+
+        A list of texts is a list of phrases that stand alone, each with one answer. The attention of a phrase is the
+        mean over its words that count in the score (over all of them where none does). The box is that of the best
+        region, or the union of the best few (:attr:`Placing.merge`); its score is the attention of the best. The heat
+        map sums the attention of all regions over the image, and the point is the middle of its hottest place.
+        """
+        regions = self.eyes.look(photo)
+        parses = parse([text] if isinstance(text, str) else text, quiet=True)
+        looks = self.attention(regions, parses)
+        found = []
+        for grammar, rows in zip(parses, looks, strict=True):
+            if not isinstance(text, str):
+                wanted: Sequence[Phrase] = [Phrase(" ".join(grammar.tokens), 0, len(grammar))]
+            elif phrases is None:
+                wanted = [grammar.phrase(t, t + 1) for t, noun in enumerate(grammar.nouns) if noun]
+            else:
+                wanted = phrases
+            counts = counting(grammar, self.matcher.config.count, self.vocabulary)
+            for phrase in wanted:
+                span = range(phrase.start, phrase.end)
+                words = [t for t in span if counts[t]] or list(span)
+                weights = rows[words].mean(0) if words else np.full(len(regions), 1 / max(1, len(regions)))
+                found.append(place(phrase, weights, regions, self.placing))
+        return found
+
+    def score(self, photo: Photo, sentence: str) -> float:
+        """How well the sentence fits the photograph: a cosine where the matcher takes the mean over words."""
+        return float(self.scores([self.eyes.look(photo)], [sentence])[0, 0])
+
+    @torch.no_grad()
+    def scores(self, regions: Sequence[Regions], sentences: Sequence[str], batch: int = 64) -> npt.NDArray[np.float32]:
+        """Scores ``[images, sentences]`` of all pairs, ``batch`` images at a time."""
+        heard = self.matcher.hear(*self.encode(parse(sentences, quiet=True)))
+        rows = []
+        for start in range(0, len(regions), batch):
+            some = [self.eyes.look(one) for one in regions[start : start + batch]]
+            rows.append(self.matcher.scores(self.matcher.see(pad_regions(some)), heard))
+        return torch.cat(rows).numpy()
+
+    @torch.no_grad()
+    def attention(self, regions: Regions, parses: Sequence[Parse]) -> list[npt.NDArray[np.float32]]:
+        """Where each token of each sentence looks, ``[tokens, N]``; bos and eos are read but not told."""
+        words, counts = self.encode(parses)
+        looks = self.matcher.attention(pad_regions([regions]), words[None], counts[None])[0].numpy()
+        return [look[1 : 1 + len(grammar)] for look, grammar in zip(looks, parses, strict=True)]
+
+    def encode(self, parses: Sequence[Parse]) -> tuple[Tensor, Tensor]:
+        """Word ids and which of them count, both ``[C, T]``, as the matcher reads them."""
+        count = self.matcher.config.count
+        ids = [self.vocabulary.encode(grammar.tokens) for grammar in parses]
+        return pad_words(ids, [with_ends(counting(grammar, count, self.vocabulary), count) for grammar in parses])
+
+    def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
+        """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
+        config = {
+            "kind": "matcher",
+            "name": self.name,
+            "matcher": asdict(self.matcher.config),
+            "placing": asdict(self.placing),
+            "extractor": self.eyes.to_json(),
+        }
+        write_model(folder, config, self.matcher, self.vocabulary, extras)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Aligner:
+        """Read what :meth:`save_pretrained` wrote."""
+
+        def build(config: Json) -> tuple[Matcher, Aligner]:
+            matcher = Matcher(MatcherConfig(**config["matcher"]))
+            vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
+            placing = Placing(**config["placing"])
+            return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), placing)
+
+        return read_model(folder, "matcher", build)
+
+
+# Words --------------------------------------------------------------------------------------------------------------
+
+
+def counting(grammar: Parse, count: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
+    """Which tokens count in the score, for :attr:`MatcherConfig.count`.
+
+    A word that is not in the vocabulary says nothing of what it names, and counts only where all words do.
+    """
+    if count == "all":
+        return (True,) * len(grammar)
+    wanted = grammar.nouns if count == "nouns" else [tag in count.split("+") for tag in grammar.pos]
+    return tuple(want and token in vocabulary for want, token in zip(wanted, grammar.tokens, strict=True))
+
+
+def with_ends(counts: Sequence[bool], count: str) -> list[bool]:
+    """The same with bos and eos, which count where all words do."""
+    return [count == "all", *counts, count == "all"]
+
+
+def pad_words(ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]]) -> tuple[Tensor, Tensor]:
+    """Ragged sentences and their counts as two tensors ``[C, T]``."""
+    longest = max((len(row) for row in ids), default=0)
+    words = torch.full((len(ids), longest), Vocabulary.pad)
+    counted = torch.zeros(len(ids), longest, dtype=torch.bool)
+    for c, (row, marks) in enumerate(zip(ids, counts, strict=True)):
+        words[c, : len(row)], counted[c, : len(row)] = torch.tensor(row), torch.tensor(marks)
+    return words, counted
+
+
+# Places -------------------------------------------------------------------------------------------------------------
+
+
+def place(phrase: Phrase, weights: Floats, regions: Regions, placing: Placing) -> Grounding:
+    """The place of a phrase whose attention over the regions is ``weights [N]``; see :meth:`Aligner.ground`."""
+    best = np.argsort(-weights, kind="stable")[: placing.merge]
+    merged = regions.boxes[best]
+    heat = heat_map(weights, regions, placing.cells)
+    return Grounding(
+        text=phrase.text,
+        box=_box(geometry.union(merged)),
+        score=float(weights[best[0]]),
+        start=phrase.start,
+        end=phrase.end,
+        parts=tuple(_box(box) for box in merged) if len(merged) > 1 else (),
+        point=hottest(heat),
+        heat=heat,
+    )
+
+
+def heat_map(weights: Floats, regions: Regions, cells: int) -> HeatMap:
+    """The weights ``[N]`` of the regions summed where they lie: a cell has a region's weight times what it covers."""
+    width, height = regions.size
+    x1, y1, x2, y2 = np.asarray(regions.boxes, dtype=np.float64).T[:, :, None]
+    across = _covered(x1, x2, width, cells)  # [N, cells]
+    down = _covered(y1, y2, height, cells)
+    return HeatMap((weights[:, None] * down).T @ across, regions.size)
+
+
+def _covered(low: Floats, high: Floats, length: int, cells: int) -> Floats:
+    edges = np.arange(cells + 1) * (length / cells)
+    shared = np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1])
+    return np.clip(shared * (cells / length), 0, 1)
+
+
+def hottest(heat: HeatMap) -> Point:
+    """The middle of the hottest place: regions cover many cells alike, and the first of them would be a corner."""
+    grid = heat.grid
+    rows, columns = np.nonzero(grid >= grid.max() * (1 - 1e-6))
+    middle = np.array([rows.mean(), columns.mean()])
+    nearest = np.argmin(((np.stack([rows, columns], 1) - middle) ** 2).sum(1))
+    width, height = heat.size
+    return (columns[nearest] + 0.5) * width / grid.shape[1], (rows[nearest] + 0.5) * height / grid.shape[0]
+
+
+def _box(values: geometry.Array) -> Box:
+    x1, y1, x2, y2 = (float(v) for v in values)
+    return x1, y1, x2, y2

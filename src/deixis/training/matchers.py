@@ -1,0 +1,126 @@
+"""Training a matcher: pairs of images and captions, and retrieval for validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from deixis.data import Sample
+from deixis.language.parse import parse
+from deixis.language.vocabulary import Vocabulary
+from deixis.metrics.retrieval import retrieval
+from deixis.models.aligner import Aligner, counting, pad_words, with_ends
+from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.models.padding import PaddedRegions, pad_regions
+from deixis.objectives.matching import matching
+from deixis.recipes.matchers import MatcherRecipe
+from deixis.recipes.recipe import Phase
+from deixis.training.loop import Scores, Talk, train
+from deixis.training.run import Material, card_files
+from deixis.types import Regions
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An image and one of its captions: word ids, bos first, eos last, and which of them count in the score."""
+
+    image_id: str
+    words: tuple[int, ...]
+    counts: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Captions and the images they belong to, each image once."""
+
+    regions: PaddedRegions
+    words: Tensor  # [C, T]
+    counts: Tensor  # [C, T]
+    owner: Tensor  # [C] the row of each caption's image
+
+
+class Network(nn.Module):
+    """The matcher and its objective."""
+
+    def __init__(self, recipe: MatcherRecipe, config: MatcherConfig) -> None:
+        super().__init__()
+        self.recipe = recipe
+        torch.manual_seed(recipe.seed)
+        self.matcher = Matcher(config)
+
+    def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
+        """The loss of one batch."""
+        seen, heard = self.matcher.see(batch.regions), self.matcher.hear(batch.words, batch.counts)
+        return {"hinge": matching(self.matcher, seen, heard, batch.owner, self.recipe.margin, self.recipe.hardest)}
+
+
+def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, max_words: int) -> list[Pair]:
+    """Every caption of every sample, cut to ``max_words`` words."""
+    told = [(sample.image_id, caption) for sample in samples for caption in sample.captions if caption.tokens]
+    marks: Sequence[tuple[bool, ...]] = [(True,) * len(caption.tokens) for _, caption in told]
+    if count != "all":  # then, and only then, the captions have to be parsed
+        marks = [counting(grammar, count, vocabulary) for grammar in parse([caption.text for _, caption in told])]
+    return [
+        Pair(
+            image_id,
+            tuple(vocabulary.encode(caption.tokens[:max_words])),
+            tuple(with_ends(counts[:max_words], count)),
+        )
+        for (image_id, caption), counts in zip(told, marks, strict=True)
+    ]
+
+
+def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
+    """Pad to the longest caption and the most regions; an image of several captions is there once."""
+    images = {image_id: row for row, image_id in enumerate(dict.fromkeys(pair.image_id for pair in pairs))}
+    words, counts = pad_words([pair.words for pair in pairs], [pair.counts for pair in pairs])
+    owner = torch.tensor([images[pair.image_id] for pair in pairs])
+    return Batch(pad_regions([regions[image_id] for image_id in images]), words, counts, owner)
+
+
+def train_matcher(recipe: MatcherRecipe, material: Material, out: Path, talk: Talk) -> None:
+    """Train by the recipe; ``out`` becomes a folder for ``Aligner.from_pretrained`` with the best checkpoint."""
+    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
+    like = material.regions[material.training[0].image_id]
+    config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
+    validation = make_pairs(material.validation, vocabulary, config.count, recipe.max_words)
+
+    def validate(network: Network, phase: Phase) -> Scores:
+        return recalls(network.matcher, validation, material.regions)
+
+    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+        aligner = Aligner(network.matcher, vocabulary, material.extractor, recipe.name)
+        aligner.save_pretrained(out, card_files(recipe, material, epoch, scores, "all images and captions, one fold"))
+        talk.save_best(network, epoch, scores)
+
+    train(
+        recipe,
+        Network(recipe, config),
+        make_pairs(material.training, vocabulary, config.count, recipe.max_words),
+        lambda pairs: collate(pairs, material.regions),
+        out,
+        validate,
+        replace(talk, save_best=save_best),
+    )
+
+
+@torch.no_grad()
+def recalls(matcher: Matcher, pairs: Sequence[Pair], regions: Mapping[str, Regions], batch: int = 64) -> Scores:
+    """R@1, 5 and 10 among the images and captions of the pairs, both ways, and the sum of the six."""
+    ids = list(dict.fromkeys(pair.image_id for pair in pairs))
+    rows = {image_id: row for row, image_id in enumerate(ids)}
+    heard = matcher.hear(*pad_words([pair.words for pair in pairs], [pair.counts for pair in pairs]))
+    similarities = np.concatenate(
+        [
+            matcher.scores(matcher.see(pad_regions([regions[i] for i in ids[start : start + batch]])), heard).numpy()
+            for start in range(0, len(ids), batch)
+        ]
+    )
+    scores = retrieval(similarities, ids, owner=[rows[pair.image_id] for pair in pairs])
+    found = {score.name: score.value for score in scores if "R@" in score.name}
+    return found | {"recall_sum": sum(found.values())}
