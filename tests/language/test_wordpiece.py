@@ -29,14 +29,16 @@ def test_cuts_by_hand() -> None:
     assert PIECES.encode("a dog a dog", longest=4) == (2, 5, 6, 3)
 
 
-def test_pieces_know_their_words() -> None:
-    ids, origin = PIECES.encode_words(["a", "unaffable", "dog's"])
-    assert ids == (2, 5, 7, 8, 9, 6, 10, 11, 3)
-    assert origin == (-1, 0, 1, 1, 1, 2, 2, 2, -1)
+def test_built_from_texts_any_word_can_be_cut() -> None:
+    pieces = WordPieces.build(["A dog.", "the dog sees a god"], minimum=2)
+    assert "dog" in pieces.pieces
+    assert "the" not in pieces.pieces
+    cut = [pieces.pieces[i] for i in pieces.encode("dog the")]
+    assert cut == ["[CLS]", "dog", "t", "##h", "##e", "[SEP]"]
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
-    PIECES.save(tmp_path / "pieces.json")
+    (tmp_path / "pieces.json").write_text(PIECES.to_text(), encoding="utf-8")
     assert WordPieces.load(tmp_path / "pieces.json") == PIECES
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n", encoding="utf-8")
     assert WordPieces.load(tmp_path / "vocab.txt") == PIECES

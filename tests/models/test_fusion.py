@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from deixis.errors import DeixisError
 from deixis.metrics.phrases import enlarge
@@ -16,11 +15,11 @@ from deixis.models.fusion import (
     FusionConfig,
     Texts,
     base,
+    enlarged,
     load_minilm,
     load_published,
     match_maps,
     normalised,
-    per_token,
     small,
 )
 from deixis.models.fusion.vit import resize_positions
@@ -100,7 +99,7 @@ def test_maps_agree_with_the_published_evaluation(published: Fusion, golden: dic
 def test_training_maps_losses_and_gradient_agree(published: Fusion, golden: dict[str, Tensor]) -> None:
     maps = normalised(match_maps(published, published.encode(golden["image"].float()), texts(golden)).maps)
     torch.testing.assert_close(maps, golden["train_gradcam_norm16"][:, 0], atol=1e-5, rtol=0)
-    large = F.interpolate(maps[:, None], (256, 256), mode="bilinear", align_corners=False)[:, 0]
+    large = enlarged(maps, 256)
     torch.testing.assert_close(large[:, ::8, ::8], golden["train_gradcam_up256"], atol=1e-5, rtol=0)
     masks = box_masks(golden["boxes"] / 256, 256)
     mean, most = mean_margin(large, masks, 0.1, pooled=True), max_margin(large, masks, 0.5)
@@ -169,7 +168,7 @@ def test_without_gradients_nothing_below_the_layer_is_remembered() -> None:
     with torch.no_grad():
         encoded = model.encode(torch.randn(2, 3, 3, 5, dtype=torch.float64))
         matched = match_maps(model, encoded, some)
-    assert not any(t.requires_grad for t in (encoded.whole, matched.maps, matched.logits, matched.states))
+    assert not any(t.requires_grad for t in (encoded.whole, matched.maps, matched.logits))
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
@@ -204,15 +203,6 @@ def test_padding_changes_no_score_and_scales_a_map() -> None:
         a, b = (match_maps(model, encoded, Texts(ids, ids != 0)) for ids in (short, long))
     torch.testing.assert_close(a.logits, b.logits)
     torch.testing.assert_close(a.maps, 2 * b.maps)
-
-
-def test_maps_of_single_pieces_make_up_the_whole() -> None:
-    model, some = tiny(), some_texts()
-    with torch.no_grad():
-        matched = match_maps(model, model.encode(torch.randn(2, 3, 3, 5, dtype=torch.float64)), some)
-    parts = [per_token(matched, F.one_hot(torch.tensor([t, t]), 4).bool()) for t in range(4)]
-    torch.testing.assert_close(torch.stack(parts).mean(0), matched.maps)
-    assert torch.equal(parts[3][1], torch.zeros(3, 3, dtype=torch.float64))  # padding
 
 
 def test_normalised_maps_run_from_nought_to_one() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,15 @@ class WordPieces:
         if absent:
             raise ValueError(f"the vocabulary has no {', '.join(absent)}")
 
+    @classmethod
+    def build(cls, texts: Iterable[str], minimum: int = 5) -> WordPieces:
+        """Words that texts have at least ``minimum`` times, and all letters, so that any word can be cut."""
+        counts = Counter(word for text in texts for word in words(text))
+        letters = sorted({letter for word in counts for letter in word})
+        known = [*cls.specials, *letters, *(f"##{letter}" for letter in letters)]
+        kept = sorted((-count, word) for word, count in counts.items() if count >= minimum and len(word) > 1)
+        return cls((*known, *(word for _, word in kept)))
+
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {piece: i for i, piece in enumerate(self.pieces)}
@@ -44,19 +54,8 @@ class WordPieces:
 
     def encode(self, text: str, longest: int = 0) -> tuple[int, ...]:
         """Ids of [CLS], the text's pieces and [SEP]; cut to ``longest`` ids in all, where that is not 0."""
-        return self.encode_words(words(text), longest)[0]
-
-    def encode_words(self, several: Sequence[str], longest: int = 0) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """As :meth:`encode` for words that were split before, and which word each id came from (-1: none)."""
-        ids, origin = [], []
-        for number, word in enumerate(several):
-            # a word of people ("man's") can be several of BERT's
-            for part in words(word):
-                found = self._cut(part)
-                ids += found
-                origin += [number] * len(found)
-        kept = longest - 2 if longest else len(ids)
-        return (self.id("[CLS]"), *ids[:kept], self.id("[SEP]")), (-1, *origin[:kept], -1)
+        ids = [piece for word in words(text) for piece in self._cut(word)]
+        return self.id("[CLS]"), *ids[: longest - 2 if longest else None], self.id("[SEP]")
 
     def _cut(self, word: str) -> list[int]:
         """Always the longest piece that fits; a word that cannot be cut so is unknown as a whole."""
@@ -73,13 +72,13 @@ class WordPieces:
             start = end
         return ids
 
-    def save(self, path: Path) -> None:
-        """Write the pieces as a JSON list."""
-        path.write_text(json.dumps(list(self.pieces), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    def to_text(self) -> str:
+        """The pieces as a JSON list, for a file."""
+        return json.dumps(list(self.pieces), ensure_ascii=False, indent=0) + "\n"
 
     @classmethod
     def load(cls, path: Path) -> WordPieces:
-        """Read what :meth:`save` wrote, or BERT's own ``vocab.txt`` with a piece on each line."""
+        """Read a file of :meth:`to_text` (``.json``), or BERT's own ``vocab.txt`` with a piece on each line."""
         try:
             text = path.read_text(encoding="utf-8")
             pieces = json.loads(text) if path.suffix == ".json" else text.split("\n")

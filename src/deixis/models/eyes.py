@@ -16,16 +16,20 @@ Photo = str | Path | Image.Image | Regions
 
 
 class Eyes:
-    """The extractor of a model, ``{"name", "description"}`` as its folder keeps it; built when first needed."""
+    """The extractor of a model, ``{"name", "description"}`` as its folder keeps it; built when first needed.
 
-    def __init__(self, extractor: Json) -> None:
+    ``grid`` is the most cells a side of the feature grid, for models that look at one.
+    """
+
+    def __init__(self, extractor: Json, grid: int = 0) -> None:
+        self.grid = grid
         self.name: str = extractor["name"]
         self.description: Json = extractor["description"]
 
     @cached_property
     def extractor(self) -> Extractor:
         """What makes regions as in training."""
-        return extractor_from(self.description)
+        return extractor_from(self.description, self.grid)
 
     def look(self, photo: Photo) -> Regions:
         """The regions of a photograph (path or image); regions themselves are checked and given back."""

@@ -41,6 +41,12 @@ class Momentum(nn.Module):
             self.register_buffer(name, F.normalize(torch.randn(config.queue, model.config.shared), dim=1))
         self.register_buffer("place", torch.zeros((), dtype=torch.long))
 
+    def train(self, mode: bool = True) -> Momentum:
+        """The copy never drops anything: its answers are targets."""
+        super().train(mode)
+        self.slow.eval()
+        return self
+
     @torch.no_grad()
     def follow(self, model: Fusion) -> None:
         """Move a little towards the model."""

@@ -1,7 +1,7 @@
 """The fusion model: an image encoder, a text encoder, and a fusion encoder in which words look at the image."""
 
 from deixis.models.fusion.config import FusionConfig, base, small
-from deixis.models.fusion.maps import match_maps, normalised, per_token
+from deixis.models.fusion.maps import Matched, enlarged, match_maps, normalised
 from deixis.models.fusion.model import Encoded, Fusion, Texts
 from deixis.models.fusion.weights import load_minilm, load_published
 
@@ -9,12 +9,13 @@ __all__ = [
     "Encoded",
     "Fusion",
     "FusionConfig",
+    "Matched",
     "Texts",
     "base",
+    "enlarged",
     "load_minilm",
     "load_published",
     "match_maps",
     "normalised",
-    "per_token",
     "small",
 ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from deixis.models.fusion.model import Encoded, Fusion, Texts
 
@@ -18,17 +19,7 @@ class Matched:
     """What P texts of each of I images found, in the order of the texts."""
 
     logits: Tensor  # [I * P, 2] no match, match
-    heat: Tensor  # [I * P, T, rows, columns] how much each word piece's look at each cell speaks for a match
-    mask: Tensor  # [I * P, T] True where there is a word piece
-    states: Tensor  # [I * P, T, hidden] the end of the fusion encoder
-
-    @property
-    def maps(self) -> Tensor:
-        """``[I * P, rows, columns]``: the mean over all word pieces, [CLS] and [SEP] too.
-
-        As in the published code the mean is over the length of the batch's longest text, in which padding is nought.
-        """
-        return (self.heat * self.mask[:, :, None, None]).mean(1)
+    maps: Tensor  # [I * P, rows, columns] where in the image the match is found
 
 
 def match_maps(
@@ -37,9 +28,10 @@ def match_maps(
     """Match scores and maps of P texts for each image, ordered by image.
 
     The map of a text is its attention to the image at one fusion layer (Eq. 4) times the derivative of the match score
-    with respect to it (Eq. 5), where that is positive (Eq. 6), in the mean over heads. The derivative runs from the
-    score down to that layer and no further. While gradients are on it can itself be differentiated, for training;
-    else nothing below that layer is remembered.
+    with respect to it (Eq. 5), where that is positive (Eq. 6). As in the published code it is the mean over heads and
+    word pieces, [CLS] and [SEP] too; padding counts as nought in it. The derivative runs from the score down to that
+    layer and no further. While gradients are on it can itself be differentiated, for training; else nothing below
+    that layer is remembered.
     """
     layer = model.config.map_layer if layer is None else layer
     training = torch.is_grad_enabled()
@@ -53,10 +45,9 @@ def match_maps(
         # the texts do not see each other: the derivative of the sum holds that of every single score
         (slope,) = torch.autograd.grad(logits[:, 1].sum(), weights, create_graph=training)
     heat = (weights * slope.clamp(min=0)).mean(1)[..., 1:]  # [I, P * T, cells]: the first token is the whole image
-    if not training:
-        logits, heat, states = logits.detach(), heat.detach(), states.detach()
-    heat = heat.reshape(*texts.ids.shape, encoded.rows, encoded.columns)
-    return Matched(logits, heat, texts.mask, states)
+    heat = heat.reshape(*texts.ids.shape, -1) * texts.mask[:, :, None]
+    maps = heat.mean(1).view(-1, encoded.rows, encoded.columns)
+    return Matched(logits, maps) if training else Matched(logits.detach(), maps.detach())
 
 
 def normalised(maps: Tensor) -> Tensor:
@@ -66,7 +57,6 @@ def normalised(maps: Tensor) -> Tensor:
     return shifted / (shifted.amax((1, 2), keepdim=True) + EPS)
 
 
-def per_token(matched: Matched, pieces: Tensor) -> Tensor:
-    """Maps ``[B, rows, columns]`` of some word pieces of each text, marked in ``pieces [B, T]``, in their mean."""
-    chosen = (pieces & matched.mask).to(matched.heat.dtype)[:, :, None, None]
-    return (matched.heat * chosen).sum(1) / chosen.sum(1).clamp(min=1)
+def enlarged(maps: Tensor, side: int) -> Tensor:
+    """Maps ``[B, rows, columns]`` at ``[B, side, side]``, bilinear, as losses compare them with masks."""
+    return F.interpolate(maps.unsqueeze(1), (side, side), mode="bilinear", align_corners=False).squeeze(1)

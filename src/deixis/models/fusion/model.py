@@ -70,7 +70,9 @@ class Fusion(nn.Module):
         self.share_text = nn.Linear(config.hidden, config.shared)
         self.match = nn.Linear(config.hidden, 2)  # no match, match
         self.temperature = nn.Parameter(torch.tensor(0.07))
-        self.apply(_initialise)
+        # BERT's deviation at BERT's width; a narrow network with such small weights would hear next to nothing
+        deviation = 0.02 * (768 / config.hidden) ** 0.5
+        self.apply(lambda module: _initialise(module, deviation))
 
     @property
     def layers(self) -> Sequence[Layer]:
@@ -134,9 +136,9 @@ class Fusion(nn.Module):
         return self.words(states, self.text.words.weight)
 
 
-def _initialise(module: nn.Module) -> None:
+def _initialise(module: nn.Module, deviation: float) -> None:
     """BERT's: small normal weights, no bias."""
     if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
+        nn.init.normal_(module.weight, std=deviation)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)

@@ -1,0 +1,103 @@
+"""The fusion models: ALBEF, AMC and its loss variants with the papers' values, and small siblings for two cores.
+
+Where each value comes from stands in docs/paper-index.md; a comment beside a value says where code and paper differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from deixis.models.fusion.config import FusionConfig, base, small
+from deixis.objectives.map_consistency import MapConfig
+from deixis.objectives.momentum import MomentumConfig
+from deixis.recipes.recipe import PAIRS, Phase, Recipe, Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionRecipe(Recipe):
+    """A fusion model. Its objectives: albef (contrast, matching, masked words) and amc (those and maps on boxes)."""
+
+    purpose = "A fusion model: a phrase goes in with a photograph, its heat map, point and box come out."
+    model: FusionConfig  # sizes of the vocabulary and of the grid are filled in from the data
+    momentum: MomentumConfig = field(default_factory=MomentumConfig)
+    maps: MapConfig = field(default_factory=MapConfig)
+    text: Literal["minilm", "fresh"] = "minilm"  # what a model begins with, if not with another: MiniLM, or nothing
+    detections: str = ""  # file of COCO results whose boxes teach; empty: boxes of the training set, if amc wants any
+    min_score: float = 0.3  # of a detection
+    min_area: float = 0.08  # of the image; smaller boxes teach nothing (AMC, Sec. 4.1)
+    captions: float = 0.0  # how often, in the objective amc, an image with boxes is shown with a caption all the same
+    flip: bool = True  # mirror images, with left and right changed in the text; the published code leaves the text
+    select: str = "pointing"  # R@1 needs no boxes
+
+
+ALBEF_BASE = FusionRecipe(
+    name="albef-base",
+    paper="ALBEF, as AMC describes it (Sec. 2.1, 4.1): ViT-B/16 at 256 pixels, BERT-base 6 + 6",
+    supervision=PAIRS,
+    model=base(),
+    phases=(Phase(epochs=20, objective="albef"),),
+    schedule=Schedule(rate=1e-5, decay=1.0, every=1, clip=0),
+    images=512,
+    max_words=25,
+    select="R@1",
+)
+
+AMC_BASE = replace(
+    ALBEF_BASE,
+    name="amc-base",
+    paper="AMC, Table 1 and 3b; begin with a published ALBEF (--start ALBEF.pth)",
+    supervision="boxes",
+    phases=(Phase(epochs=20, objective="amc"),),
+    select="pointing",
+)
+
+ALBEF_SMALL = replace(
+    ALBEF_BASE,
+    name="albef-small",
+    paper="ALBEF on grid cells of the backbone and MiniLM 3 + 3, for two cores",
+    model=small(),
+    phases=(Phase(epochs=15, objective="albef"),),
+    schedule=Schedule(rate=1e-4, decay=0.85, every=1, clip=1.0),
+    images=64,
+    momentum=MomentumConfig(queue=2048),
+    min_area=0.005,
+)
+
+AMC_SMALL = replace(
+    ALBEF_SMALL,
+    name="amc-small",
+    paper="AMC on grid cells of the backbone and MiniLM 3 + 3, for two cores; begin with an albef-small (--start)",
+    supervision="boxes",
+    phases=(Phase(epochs=8, objective="amc"),),
+    captions=0.3,
+    select="pointing",
+)
+
+AMC_COSINE_SMALL = replace(
+    AMC_SMALL,
+    name="amc-cosine-small",
+    paper="the cosine distance of AMC's Table 3b, small",
+    maps=MapConfig(loss="cosine"),
+)
+
+AMC_MEAN_SMALL = replace(
+    AMC_SMALL, name="amc-mean-small", paper="L_mean alone (AMC, Table 3b), small", maps=MapConfig(mean=1.0, most=0.0)
+)
+
+AMC_MAX_SMALL = replace(
+    AMC_SMALL, name="amc-max-small", paper="L_max alone (AMC, Table 3b), small", maps=MapConfig(mean=0.0, most=1.0)
+)
+
+FUSIONS: dict[str, FusionRecipe] = {
+    recipe.name: recipe
+    for recipe in (
+        ALBEF_SMALL,
+        AMC_SMALL,
+        AMC_COSINE_SMALL,
+        AMC_MEAN_SMALL,
+        AMC_MAX_SMALL,
+        ALBEF_BASE,
+        AMC_BASE,
+    )
+}

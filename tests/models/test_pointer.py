@@ -1,0 +1,171 @@
+"""The pointer: heat maps, points and boxes of phrases, captions held against photographs, folders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from deixis.errors import DeixisError
+from deixis.language.wordpiece import WordPieces
+from deixis.metrics.phrases import peak, rank_boxes
+from deixis.models.fusion import Fusion, FusionConfig
+from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
+from deixis.models.pointer import Pointer, pad_texts, threshold_box
+from deixis.types import HeatMap, Regions
+from deixis.vision.extractor import named_extractor
+
+PIECES = WordPieces.build(["a man riding a red bike near the dog"], 1)
+CELLS = FusionConfig(
+    vocabulary=len(PIECES),
+    hidden=12,
+    heads=2,
+    feed=16,
+    positions=16,
+    text_layers=1,
+    fusion_layers=2,
+    patch=0,
+    features=16,
+    side=6,
+    image_hidden=12,
+    image_heads=2,
+    image_feed=16,
+    image_layers=1,
+    shared=8,
+    map_layer=0,
+)
+PIXELS = replace(CELLS, patch=8, features=0, side=4)
+
+
+def made(config: FusionConfig) -> Pointer:
+    torch.manual_seed(0)
+    network = Fusion(config)
+    for parameter in network.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    if config.patch:
+        return Pointer(network, PIECES, None, "pixels")
+    eyes = named_extractor("tiny", "grid")
+    return Pointer(network, PIECES, {"name": eyes.name, "description": eyes.describe()}, "cells")
+
+
+def photo() -> Image.Image:
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("config", [CELLS, PIXELS])
+def test_phrases_of_one_photograph_are_found_together_as_alone(config: FusionConfig) -> None:
+    pointer, phrases = made(config), ["a red bike", "the dog", "a man riding a bike near the dog"]
+    found = pointer.ground(photo(), phrases)
+    assert [grounding.text for grounding in found] == phrases
+    for phrase, together in zip(phrases, found, strict=True):
+        (alone,) = pointer.ground(photo(), [phrase])
+        assert together.score == pytest.approx(alone.score, abs=1e-5)
+        assert together.box == alone.box
+        assert together.heat is not None
+        assert alone.heat is not None
+        np.testing.assert_allclose(together.heat.grid, alone.heat.grid, atol=1e-4)
+        assert together.heat.grid.max() == pytest.approx(1.0)
+        assert together.heat.size == (64, 48)
+        assert together.point == peak(together.heat)
+    assert len({grounding.score for grounding in found}) == 3
+
+
+def test_the_box_is_the_proposal_with_the_most_heat_for_its_area() -> None:
+    pointer = made(CELLS)
+    regions = pointer.eyes.look(photo()) if pointer.eyes else None
+    assert regions is not None
+    (found,) = pointer.ground(regions, ["the dog"])
+    assert found.heat is not None
+    best = regions.boxes[rank_boxes(found.heat, regions.boxes, 0.5)[0]]
+    assert found.box == pytest.approx(tuple(best))
+    (thresholded,) = pointer.ground(regions, ["the dog"], box="threshold")
+    assert thresholded.box == threshold_box(found.heat)
+
+
+def test_a_caption_stands_for_its_noun_phrases() -> None:
+    found = made(PIXELS).ground(photo(), "A man riding a red bike.")
+    assert [(grounding.text, grounding.start, grounding.end) for grounding in found] == [
+        ("a man", 0, 2),
+        ("a red bike", 3, 6),
+    ]
+    assert made(PIXELS).ground(photo(), []) == []
+    assert made(PIXELS).ground(photo(), "...") == []
+
+
+def test_threshold_box_by_hand() -> None:
+    grid = np.array([[0.0, 0.6, 0.0, 0.9], [0.0, 1.0, 0.5, 0.0], [0.4, 0.0, 0.7, 0.0]])
+    # from the 1: .6 above it, .5 and below that .7; the .9 is hot but not joined, the .4 too cold
+    assert threshold_box(HeatMap(grid, (40, 60))) == (10.0, 0.0, 30.0, 60.0)
+    assert threshold_box(HeatMap(np.zeros((2, 2)), (40, 60))) == (0.0, 0.0, 40.0, 60.0)
+
+
+def test_a_caption_is_checked_word_by_word() -> None:
+    pointer = made(PIXELS)
+    checked = pointer.check(photo(), "A man riding a red bike.")
+    alone = pointer.ground(photo(), ["a man", "a red bike", "A man riding a red bike."])
+    assert [g.score for g in checked.caption.groundings] == pytest.approx([g.score for g in alone[:2]], abs=1e-5)
+    assert checked.match == pytest.approx(alone[2].score, abs=1e-5)
+    assert [g.text for g in checked.doubtful] == [g.text for g in alone[:2] if g.score < 0.5]
+    value = checked.to_json()
+    assert value["caption"] == "A man riding a red bike."
+    assert value["match"] == checked.match
+    with pytest.raises(DeixisError, match="the caption has no words"):
+        pointer.check(photo(), " ! ")
+
+
+@pytest.mark.parametrize("config", [CELLS, PIXELS])
+def test_a_folder_brings_the_same_pointer_back(config: FusionConfig, tmp_path: Path) -> None:
+    pointer = made(config)
+    pointer.save_pretrained(tmp_path / "model", {"README.md": "a card"})
+    assert (tmp_path / "model" / "README.md").read_text() == "a card"
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["kind"] == "fusion"
+    again = Pointer.from_pretrained(tmp_path / "model")
+    assert again.network.config == config
+    assert again.pieces == PIECES
+    assert again.ground(photo(), ["the dog"]) == pointer.ground(photo(), ["the dog"])
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    bare = Regions(np.zeros((1, 4)), np.zeros((1, 4)), (10, 10), extractor=named_extractor("tiny", "grid").name)
+    with pytest.raises(DeixisError, match="make the features with --grid"):
+        made(CELLS).ground(bare, ["a dog"])
+    with pytest.raises(DeixisError, match="cells of width 16, and the grid has 3"):
+        made(CELLS).ground(replace(bare, grid=np.zeros((2, 2, 3))), ["a dog"])
+    with pytest.raises(DeixisError, match="reads photographs themselves"):
+        made(PIXELS).ground(bare, ["a dog"])
+    made(PIXELS).save_pretrained(tmp_path)
+    (tmp_path / "vocabulary.json").unlink()
+    with pytest.raises(DeixisError, match="word pieces, is not there"):
+        Pointer.from_pretrained(tmp_path)
+
+
+def test_images_become_squares() -> None:
+    ramp = np.tile(np.arange(4.0)[None, :, None], (2, 1, 16))  # 2 rows, 4 columns
+    regions = Regions(np.zeros((0, 4)), np.zeros((0, 1)), (8, 4), grid=ramp)
+    square = square_grid(regions, replace(CELLS, side=4))
+    assert square.shape == (4, 4, 16)
+    torch.testing.assert_close(square[:, :, 0], torch.arange(4.0).expand(4, 4))
+    pixels = square_pixels(Image.new("RGB", (60, 20), (255, 0, 51)), PIXELS)
+    torch.testing.assert_close(pixels, torch.tensor([1.0, 0.0, 0.2]).view(3, 1, 1).expand(3, 32, 32))
+    assert standardised(pixels)[0, 0, 0].item() == pytest.approx((1 - 0.48145466) / 0.26862954)
+
+
+def test_colours_vary_and_stay_colours() -> None:
+    torch.manual_seed(0)
+    pixels = torch.rand(3, 8, 8)
+    seen = [varied(pixels) for _ in range(30)]
+    assert all(one.min() >= 0 and one.max() <= 1 for one in seen)
+    assert len({one.sum().item() for one in seen}) == 30
+    grey = [one for one in seen if torch.allclose(one[0], one[1], atol=1e-5)]
+    assert 0 < len(grey) < 15
+
+
+def test_texts_are_padded_to_a_length() -> None:
+    texts = pad_texts([(1, 2), (1, 2, 3)], pad=0, length=4)
+    assert texts.ids.tolist() == [[1, 2, 0, 0], [1, 2, 3, 0]]
+    assert texts.mask.tolist() == [[True, True, False, False], [True, True, True, False]]
