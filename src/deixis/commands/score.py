@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
@@ -95,6 +95,15 @@ def score(
         from deixis.show.score_page import write_score_page
 
         write_score_page(html, result, about)
+    tell(result, about, talk, as_json)
+    for file in (out, html):
+        if file is not None:
+            talk.print(f"wrote {file}", markup=False, soft_wrap=True)
+    return 0
+
+
+def tell(result: Evaluation, about: Mapping[str, str], talk: Console, as_json: bool) -> None:
+    """Scores for people, or as JSON on stdout; then what is absent and what else should be known."""
     if as_json:
         document = {
             **about,
@@ -107,11 +116,10 @@ def score(
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         _show(result.scores, talk)
-    _tell(result, talk)
-    for file in (out, html):
-        if file is not None:
-            talk.print(f"wrote {file}", markup=False, soft_wrap=True)
-    return 0
+    for note in result.notes:
+        talk.print(f"note: {note}.", markup=False, soft_wrap=True)
+    for metric, reason in result.absent.items():
+        talk.print(f"{metric} is absent: {reason}", markup=False, soft_wrap=True)
 
 
 def _show(scores: Sequence[Score], talk: Console) -> None:
@@ -127,10 +135,3 @@ def _show(scores: Sequence[Score], talk: Console) -> None:
             table.add_row(escape(each.name), f"{each.value:.4f}", f"{len(each.ids):,} items")
         talk.print(table)
         talk.print(f"{signature}\n", style="dim", markup=False, soft_wrap=True)
-
-
-def _tell(result: Evaluation, talk: Console) -> None:
-    for note in result.notes:
-        talk.print(f"note: {note}.", markup=False, soft_wrap=True)
-    for metric, reason in result.absent.items():
-        talk.print(f"{metric} is absent: {reason}", markup=False, soft_wrap=True)

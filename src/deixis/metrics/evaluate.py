@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis.errors import DeixisError
+from deixis.language.classes import ObjectClasses
 from deixis.language.tokenise import tokens
 from deixis.metrics import grounded_captions, object_words, phrases
 from deixis.metrics.captions import caption_scores
@@ -40,6 +41,8 @@ GROUPS = {
 
 CURVES = ("accuracy_at_", "F1_all_frequency_")
 """How the names of scores begin that are points of a curve: charts show them, tables need not."""
+
+UNTRAINED = "there is no training split: classes and their frequencies are those of the scored split"
 
 CAPTION_METRICS = ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE")
 
@@ -202,13 +205,35 @@ class _Run:
         self.scores += error_scores(matches, self.protocol, **about)
 
     def words(self) -> None:
-        said, shown = self.predictions.sentences, self.reference.sentences
+        said: Sentences = self.predictions.sentences
+        shown = self.reference.sentences
+        about: dict[str, object] = {}
+        if self.reference.samples and self.predictions.phrases:
+            said, shown, about = self.answered_words()
         if not said or not shown:
-            raise DeixisError("the accuracy on reference sentences needs a GVD submission and GVD's reference file.")
+            raise DeixisError(
+                "the accuracy on reference sentences needs a GVD submission and GVD's reference file, or answers to "
+                "the phrases of a data set."
+            )
         annotated = [image for image, sentences in shown.items() if any(s.objects for s in sentences)]
         kept, missing = self.present(annotated, said, self.kind)
         accuracy = grounded_captions.word_accuracy({image: shown[image] for image in kept}, said, self.protocol)
-        self.scores.append(grounded_captions.accuracy_score(accuracy, self.protocol, **self.about(missing)))
+        self.scores.append(grounded_captions.accuracy_score(accuracy, self.protocol, **self.about(missing), **about))
+
+    def answered_words(self) -> tuple[Sentences, Sentences, dict[str, object]]:
+        """Object words of a data set's own captions: as answered, as annotated; and what the signature adds."""
+        options, samples = self.options, self.reference.samples
+        answers, _ = _answers(self.reference.phrases, self.predictions.phrases)
+        boxes = {
+            (reference.image, reference.caption, reference.start): answers[reference.id][0].box
+            for reference in self.reference.phrases
+            if reference.id in answers and reference.caption is not None and reference.start is not None
+        }
+        classes, minimum = self.classes
+        asked = [sample for sample in samples if any(image == sample.image_id for image, _, _ in boxes)]
+        said = object_words.answered_sentences(asked, classes, boxes, options.lemmas, options.quiet)
+        shown = object_words.reference_sentences(samples, classes, options.lemmas, options.quiet)
+        return said, shown, {"lemma": self.lemma_name, "min_count": minimum}
 
     def hallucination(self) -> None:
         objects, about = self.objects_present()
@@ -300,6 +325,21 @@ class _Run:
         return f"map-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     @cached_property
+    def classes(self) -> tuple[ObjectClasses, int | None]:
+        """The object classes of a data set, and how often training names each at least, where that decides."""
+        training = self.reference.training()
+        if not training:
+            self.notes.append(UNTRAINED)
+        minimum = object_words.default_minimum(len(training)) if training else 1
+        if training and self.options.min_count is not None:
+            minimum = self.options.min_count
+        samples = training or self.reference.samples
+        classes = object_words.find_classes(samples, minimum, self.options.lemmas, self.options.quiet)
+        if not classes.names:
+            raise DeixisError(f"no class is named {minimum} times in training; lower --min-count.")
+        return classes, None if self.reference.video else minimum
+
+    @cached_property
     def objects(self) -> _Objects:
         """The object words of both sides."""
         if not self.predictions.captions and not self.predictions.sentences:
@@ -310,20 +350,12 @@ class _Run:
             references, known = object_words.lemmatise(self.reference.sentences, lemmas, quiet)
             counts = self.reference.frequency or _count(references)
             classes = object_words.named_classes(counts, captions.values(), lemmas, quiet)
-            trained, minimum = bool(self.reference.frequency), None
+            minimum = None
+            if not self.reference.frequency:
+                self.notes.append(UNTRAINED)
         else:
-            training = self.reference.training()
-            trained, samples = bool(training), training or self.reference.samples
-            minimum = object_words.default_minimum(len(training)) if trained else 1
-            if trained and self.options.min_count is not None:
-                minimum = self.options.min_count
-            classes = object_words.find_classes(samples, minimum, lemmas, quiet)
-            if not classes.names:
-                raise DeixisError(f"no class is named {minimum} times in training; lower --min-count.")
+            classes, minimum = self.classes
             references, known = object_words.reference_sentences(self.reference.samples, classes, lemmas, quiet), {}
-            minimum = None if self.reference.video else minimum
-        if not trained:
-            self.notes.append("there is no training split: classes and their frequencies are those of the scored split")
         said = self.predictions.sentences or object_words.said_words(captions, classes, quiet)
         frequency = dict(zip(classes.names, classes.counts, strict=True))
         return _Objects(references, said, known, frequency, minimum)

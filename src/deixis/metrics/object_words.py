@@ -56,29 +56,58 @@ def reference_sentences(
     parses = iter(_parse([caption for sample in samples for caption in sample.captions], lemmas, quiet))
     sentences: dict[str, tuple[Sentence, ...]] = {}
     for sample in samples:
-        found = tuple(_sentence(sample, caption, next(parses), classes) for caption in sample.captions)
+        places = {entity.id: _place(entity) for entity in sample.entities if len(entity.boxes)}
+        found = tuple(
+            _sentence(caption, next(parses), classes, [places.get(phrase.entity or "") for phrase in caption.phrases])
+            for caption in sample.captions
+        )
         if sample.frames or any(len(entity.boxes) for entity in sample.entities):
             sentences[sample.image_id] = found
     return sentences
 
 
-def _sentence(sample: Sample, caption: Caption, parsed: Parse, classes: ObjectClasses) -> Sentence:
-    entities = {entity.id: entity for entity in sample.entities}
+def answered_sentences(
+    samples: Sequence[Sample],
+    classes: ObjectClasses,
+    boxes: Mapping[tuple[str, int, int], Box],
+    lemmas: Lemmas = None,
+    quiet: bool = False,
+) -> dict[str, tuple[Sentence, ...]]:
+    """The captions of each image as object words, each with the box that was answered for its phrase.
+
+    ``boxes`` are by image, number of the caption and first word of the phrase.
+    """
+    parses = iter(_parse([caption for sample in samples for caption in sample.captions], lemmas, quiet))
+
+    def sentence(image: str, number: int, caption: Caption) -> Sentence:
+        answers = [boxes.get((image, number, phrase.start)) for phrase in caption.phrases]
+        return _sentence(caption, next(parses), classes, [box and ((box,), ()) for box in answers])
+
+    return {
+        s.image_id: tuple(sentence(s.image_id, n, caption) for n, caption in enumerate(s.captions)) for s in samples
+    }
+
+
+Place = tuple[tuple[Box, ...], tuple[int, ...]]
+"""Boxes, and the frame of each in a video segment."""
+
+
+def _sentence(caption: Caption, parsed: Parse, classes: ObjectClasses, places: Sequence[Place | None]) -> Sentence:
+    """A caption whose phrases have places, or None where nobody knows one."""
     words: dict[int, ObjectWord] = {}
-    for phrase in caption.phrases:
-        entity = entities.get(phrase.entity or "")
-        if entity is None or len(entity.boxes) == 0:
+    for phrase, place in zip(caption.phrases, places, strict=True):
+        if place is None:
             continue
         at = phrase.start if _settled(phrase) else parsed.head(phrase.start, phrase.end)
         name = phrase.types[0] if _settled(phrase) else classes.of_phrase(parsed, phrase)
         if at is not None and name is not None:
-            words[at] = ObjectWord(name, at, *_place(entity))
+            words[at] = ObjectWord(name, at, *place)
     # a token that stands for a class is called by it, so that the two sides meet
     tokens = tuple(classes.of(token) or lemma for token, lemma in zip(parsed.tokens, parsed.lemmas, strict=True))
     return Sentence(tuple(words[at] for at in sorted(words)), tokens)
 
 
-def _place(entity: Entity) -> tuple[tuple[Box, ...], tuple[int, ...]]:
+def _place(entity: Entity) -> Place:
     if entity.frames is None:
         x1, y1, x2, y2 = geometry.union(entity.boxes).tolist()
         return ((x1, y1, x2, y2),), ()

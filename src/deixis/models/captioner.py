@@ -14,10 +14,10 @@ from deixis import boxes as geometry
 from deixis.language.parse import parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.decoder import Decoder, DecoderConfig
-from deixis.models.decoding import Rules, Sentences, beam, greedy
+from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, voters
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
-from deixis.models.padding import pad_regions
+from deixis.models.padding import pad_ragged, pad_regions
 from deixis.types import Box, GroundedCaption, Grounding, Json, Regions
 
 
@@ -86,6 +86,31 @@ class Captioner:
                 )
 
     @torch.no_grad()
+    def readings(
+        self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]], batch: int = 16
+    ) -> Iterator[list[tuple[Grounding, ...]]]:
+        """Where it looks when it is made to say given sentences of each image: for each, a grounding of every word.
+
+        A word's place is that of the branches that would have said it, as in its own captions.
+        """
+        for start in range(0, len(regions), batch):
+            some = [self.eyes.look(one) for one in regions[start : start + batch]]
+            given = sentences[start : start + batch]
+            ids = pad_ragged([[self.vocabulary.encode(words) for words in each] for each in given], Vocabulary.pad)
+            encoded = self.decoder.encode_regions(pad_regions(some))
+            decoded = self.decoder(encoded, ids[..., :-1], self.style.branches)
+            logprobs = self.decoder.speak(decoded.states)
+            for t in range(logprobs.shape[2]):  # what it would have said is said under its rules
+                forbid(logprobs[:, :, t], ids[..., t], t, self.style.rules())
+            said = mean_logprobs(logprobs).gather(-1, ids[..., 1:, None]).squeeze(-1)
+            spoken = Sentences(ids[..., 1:], said, decoded.attention, voters(logprobs, ids[..., 1:]))
+            for i, one in enumerate(some):
+                yield [
+                    tuple(ground_word(spoken, i, t, word, one, sentence=c) for t, word in enumerate(words))
+                    for c, words in enumerate(given[i])
+                ]
+
+    @torch.no_grad()
     def _sentences(self, regions: Sequence[Regions]) -> Sentences:
         encoded = self.decoder.encode_regions(pad_regions(regions))
         if self.style.beam == 1:
@@ -116,13 +141,15 @@ class Captioner:
         return read_model(folder, "captioner", build)
 
 
-def ground_word(sentences: Sentences, image: int, step: int, word: str, regions: Regions) -> Grounding:
+def ground_word(
+    sentences: Sentences, image: int, step: int, word: str, regions: Regions, sentence: int = 0
+) -> Grounding:
     """The place of the word that was said at a step: the boxes of the branches that voted for it, merged into one.
 
     The score is the mean attention that those branches gave to their boxes.
     """
-    voted = sentences.voted[image, 0, step]  # [K]
-    attention = sentences.attention[image, 0, step][voted]  # [voters, N]
+    voted = sentences.voted[image, sentence, step]  # [K]
+    attention = sentences.attention[image, sentence, step][voted]  # [voters, N]
     weight, region = attention.max(-1)
     boxes = regions.boxes[np.unique(region.numpy())]
     parts = tuple(_box(box) for box in boxes) if len(boxes) > 1 else ()

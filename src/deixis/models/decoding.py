@@ -131,7 +131,7 @@ def _roll(
     alive = torch.arange(images, device=device)  # the images still running
     for t in range(rules.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = _forbid(logprobs, word, t, rules)
+        allowed = forbid(logprobs, word, t, rules)
         word = pick(allowed).masked_fill(~open_, rules.pad)
         book.write(alive, t, word, allowed, alpha, open_)
         open_ = open_ & (word != rules.eos)
@@ -163,7 +163,7 @@ def beam(decoder: Decoder, encoded: Encoded, rules: Rules, width: int = 5, lengt
     offers = min(width, decoder.config.vocabulary)
     for t in range(rules.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = _forbid(logprobs, word, t, rules)
+        allowed = forbid(logprobs, word, t, rules)
         offered = rank(allowed).topk(offers, dim=-1).indices  # [I, width, offers]
         gain = mean_logprobs(allowed).gather(-1, offered)
         offered = offered.masked_fill(~open_.unsqueeze(-1), rules.pad)
@@ -225,7 +225,7 @@ class _Book:
         )
 
 
-def _forbid(logprobs: Tensor, previous: Tensor, t: int, rules: Rules) -> Tensor:
+def forbid(logprobs: Tensor, previous: Tensor, t: int, rules: Rules) -> Tensor:
     """Log-probabilities ``[I, S, K, V]`` with what the rules forbid at step t taken out, in place."""
     logprobs[..., list(rules.banned)] = -torch.inf
     if t < rules.min_words:

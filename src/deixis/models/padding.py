@@ -37,6 +37,17 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
     )
 
 
+def pad_ragged(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Tensor:
+    """Ragged ``[I][C][T]`` as one tensor of whole numbers, with ``value`` where there is nothing."""
+    captions = max(len(row) for row in rows)
+    longest = max((len(caption) for row in rows for caption in row), default=0)
+    padded = np.full((len(rows), captions, longest), value, dtype=np.int64)
+    for i, row in enumerate(rows):
+        for c, caption in enumerate(row):
+            padded[i, c, : len(caption)] = caption
+    return torch.from_numpy(padded)
+
+
 def _stack_grids(regions: Sequence[Regions]) -> Tensor | None:
     grids = [r.grid for r in regions if r.grid is not None]
     if len(grids) < len(regions) or len({grid.shape for grid in grids}) > 1:

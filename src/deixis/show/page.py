@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from PIL import Image
@@ -17,8 +18,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #ececf1; --paper: #16161a; --faint: #9c9ca8; --line: #33333b; } }
 body { font: 17px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h1 + p { color: var(--faint); }
-main { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); gap: 2rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin: 2.5rem 0 1rem; } h1 + p { color: var(--faint); }
+.all { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); gap: 2rem; }
 figure { margin: 0; } figure > div { position: relative; border-radius: 8px; overflow: hidden; }
 img { display: block; width: 100%; height: auto; } svg { position: absolute; inset: 0; width: 100%; height: 100%; }
 rect { fill: transparent; stroke: var(--c); stroke-width: 3; vector-effect: non-scaling-stroke; }
@@ -42,20 +43,36 @@ for (const figure of document.querySelectorAll('figure')) {
 """
 
 
-def caption_page(title: str, items: Sequence[tuple[Image.Image, GroundedCaption]], note: str = "") -> str:
-    """HTML of images with their captions: hover or tab to a word and its box lights up, and the other way round."""
-    figures = "\n".join(_figure(image, caption) for image, caption in items)
+@dataclass(frozen=True)
+class Shown:
+    """A caption on a page, with its picture and a line below."""
+
+    image: Image.Image
+    caption: GroundedCaption
+    note: str = ""
+
+
+def caption_page(title: str, sections: Mapping[str, Sequence[Shown]], note: str = "", links: str = "") -> str:
+    """HTML of images with their captions: hover or tab to a word and its box lights up, and the other way round.
+
+    Sections have a heading each, where it is not empty. ``links`` is HTML that stands below the note.
+    """
+    parts = []
+    for heading, items in sections.items():
+        figures = "\n".join(map(_figure, items))
+        parts.append((f"<h2>{escape(heading)}</h2>" if heading else "") + f'<div class="all">\n{figures}\n</div>')
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{STYLE}</style></head>
-<body><h1>{escape(title)}</h1><p>{escape(note)}</p>
+<body><h1>{escape(title)}</h1><p>{escape(note)}</p>{links}
 <main>
-{figures}
+{"".join(parts)}
 </main><script>{SCRIPT}</script></body></html>
 """
 
 
-def _figure(image: Image.Image, caption: GroundedCaption) -> str:
+def _figure(shown: Shown) -> str:
+    image, caption = shown.image, shown.caption
     width, height = image.size
     # large boxes first: what is drawn later lies on top, and a small box must stay reachable by the mouse
     order = sorted(range(len(caption.groundings)), key=lambda i: -_area(caption.groundings[i].box))
@@ -72,7 +89,7 @@ def _figure(image: Image.Image, caption: GroundedCaption) -> str:
         if at in owner:
             mark = f' class="word" tabindex="0" data-g="{owner[at]}" style="--c: {colour(owner[at])}"'
         words.append(f"<span{mark}>{escape(word)}</span>")
-    below = " · ".join(escape(text) for text in (caption.image, caption.model) if text)
+    below = " · ".join(escape(text) for text in (caption.image, caption.model, shown.note) if text)
     picture = f'src="{_data_url(image)}" alt="{escape(caption.caption, quote=True)}" width="{width}" height="{height}"'
     return f"""<figure><div><img {picture}>
 <svg viewBox="0 0 {width} {height}" aria-hidden="true">{"".join(shapes)}</svg></div>

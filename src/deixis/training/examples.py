@@ -12,7 +12,7 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.data.sample import Sample
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.padding import PaddedRegions, pad_regions
+from deixis.models.padding import PaddedRegions, pad_ragged, pad_regions
 from deixis.types import Box, Regions
 
 
@@ -33,6 +33,7 @@ class Example:
     image_id: str
     captions: tuple[tuple[int, ...], ...]
     visual: tuple[tuple[bool, ...], ...] = ()  # of each caption's words: nouns and verbs; empty where nobody asks
+    nouns: tuple[tuple[bool, ...], ...] = ()  # the same for nouns that a teacher shows
     targets: tuple[Target, ...] = ()
 
 
@@ -42,7 +43,9 @@ class Batch:
 
     regions: PaddedRegions
     words: Tensor  # [I, C, T] bos first, eos last, pad behind; all pad where an image has fewer captions
+    images: tuple[str, ...] = ()  # [I] their ids
     visual: Tensor | None = None  # [I, C, T - 1] of the words behind bos
+    nouns: Tensor | None = None  # [I, C, T - 1] likewise
     positive: Tensor | None = None  # [I, C, T - 1, N] regions with an IoU over .5 with the word's true box
     classes: Tensor | None = None  # [I, N] object class of each region by its best true box, -1 where none
 
@@ -61,26 +64,21 @@ def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: in
     """Pad regions and captions to the longest of the batch."""
     seen = [regions[example.image_id] for example in examples]
     padded = pad_regions(seen)
-    words = _pad([example.captions for example in examples], pad)
-    visual = None
-    if examples[0].visual:
-        visual = _pad([example.visual for example in examples], 0)[..., : words.shape[2] - 1].bool()
-        visual = torch.nn.functional.pad(visual, (0, words.shape[2] - 1 - visual.shape[2]))
+    words = pad_ragged([example.captions for example in examples], pad)
+    steps = words.shape[2] - 1
+    visual, nouns = _marks([e.visual for e in examples], steps), _marks([e.nouns for e in examples], steps)
     positive = classes = None
     if any(example.targets for example in examples):
         positive, classes = _supervise(examples, seen, words.shape, padded.mask.shape[1])
-    return Batch(padded, words, visual, positive, classes)
+    return Batch(padded, words, tuple(e.image_id for e in examples), visual, nouns, positive, classes)
 
 
-def _pad(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Tensor:
-    """Ragged ``[I][C][T]`` as one tensor."""
-    captions = max(len(row) for row in rows)
-    longest = max((len(caption) for row in rows for caption in row), default=0)
-    padded = np.full((len(rows), captions, longest), value, dtype=np.int64)
-    for i, row in enumerate(rows):
-        for c, caption in enumerate(row):
-            padded[i, c, : len(caption)] = caption
-    return torch.from_numpy(padded)
+def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor | None:
+    """Marks of words ``[I, C, steps]``; None where nobody asked for them."""
+    if not marks[0]:
+        return None
+    padded = pad_ragged(marks, 0)[..., :steps].bool()
+    return torch.nn.functional.pad(padded, (0, steps - padded.shape[2]))
 
 
 def _supervise(

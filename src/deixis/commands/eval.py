@@ -1,0 +1,177 @@
+"""``deixis eval``: what a model is worth on a split, with its predictions and a page to look at them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+from rich.progress import track
+
+from deixis.commands.score import tell
+from deixis.errors import DeixisError
+from deixis.metrics.evaluate import Evaluation
+from deixis.metrics.formats import Predictions
+from deixis.metrics.references import Reference, read_reference
+from deixis.metrics.score import save_scores
+from deixis.show.page import Shown, caption_page
+from deixis.types import GroundedCaption, Regions
+
+if TYPE_CHECKING:
+    from deixis.models.eyes import Eyes
+
+Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+ORDER = ("F1_all_per_sent", "CIDEr")
+"""What decides on the page which captions are worst and best: the first, and among equals the second."""
+
+
+def eval(
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    data: Path,
+    split: str = "test",
+    features: Path | None = None,
+    out: Path | None = None,
+    shown: int = 12,
+    threads: int = 0,
+    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
+    quiet: Switch = False,
+) -> int:
+    """Evaluate a trained captioner on a split of a data set.
+
+    Captions every image and grounds the phrases of the true captions, then scores both: caption metrics, F1 of grounded
+    words, attention accuracy on true sentences, kinds of error. The folder of the evaluation has the predictions
+    (captions.jsonl, phrases.jsonl), the scores with their statistics for 'deixis compare' (scores.json), a page of the
+    worst and the best captions (index.html) and one of all scores (scores.html).
+
+    For example: deixis eval runs/updown --data flickr30k --split test
+
+    Args:
+        model: the folder of the model, as 'deixis train' leaves it.
+        data: the data set.
+        split: which split of it.
+        features: its feature store; without it, what the model sees in each photograph is found now.
+        out: where the evaluation goes; into the model's folder if not given.
+        shown: how many of the worst, and of the best, captions the page shows.
+        threads: of torch; 0: one for each core.
+        as_json: write the scores to stdout as JSON.
+        quiet: no progress, no notes and no table.
+    """
+    import torch
+
+    from deixis.evaluation import evaluate_captioner
+    from deixis.models.captioner import Captioner
+    from deixis.vision.store import FeatureStore
+
+    if threads:
+        torch.set_num_threads(threads)
+    talk = Console(stderr=True, quiet=quiet, highlight=False)
+    captioner = Captioner.from_pretrained(model)
+    with talk.status(f"reading {data}"):
+        reference = read_reference(data, split)
+    store = None if features is None else FeatureStore(features)
+    regions = look(captioner.eyes, reference, talk) if store is None else store
+    with talk.status(f"{captioner.name} on {len(reference.samples)} images"):
+        predictions, result = evaluate_captioner(captioner, reference, regions)
+    folder = out or model / f"eval-{split}"
+    about = {"predictions": str(folder / "captions.jsonl"), "model": captioner.name}
+    about |= {"data": reference.name, "split": reference.split, "supervision": supervision(model)}
+    write(folder, predictions, result, about)
+    write_pages(folder, predictions, reference, result, about, shown)
+    tell(result, about, talk, as_json)
+    talk.print(f"predictions, scores and pages: {folder}", markup=False, soft_wrap=True)
+    return 0
+
+
+def look(eyes: Eyes, reference: Reference, talk: Console) -> dict[str, Regions]:
+    """The regions of every photograph of the split that can be opened."""
+    regions = {}
+    for sample in track(reference.samples, "looking", console=talk, transient=True, disable=not talk.is_terminal):
+        try:
+            regions[sample.image_id] = eyes.look(sample.open())
+        except (DeixisError, OSError) as error:
+            talk.print(f"{sample.image_id} is left out: {error}", markup=False, soft_wrap=True)
+    return regions
+
+
+def supervision(model: Path) -> str:
+    """What the model's recipe says it was shown in training."""
+    try:
+        return str(json.loads((model / "recipe.json").read_text(encoding="utf-8"))["supervision"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"
+
+
+def write(folder: Path, predictions: Predictions, result: Evaluation, about: Mapping[str, str]) -> None:
+    """Captions and phrases as JSON lines, and the scores."""
+    captions = [caption.to_json() for caption in predictions.captions.values()]
+    phrases = [
+        {
+            "image": mention.image,
+            "caption": mention.caption,
+            "start": mention.start,
+            **best.to_phrase_json(about["model"]),
+        }
+        for mention, (best, *_) in predictions.phrases.items()
+    ]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, records in (("captions.jsonl", captions), ("phrases.jsonl", phrases)):
+            if records:
+                text = "".join(json.dumps(record) + "\n" for record in records)
+                (folder / name).write_text(text, encoding="utf-8")
+        save_scores(folder / "scores.json", result.scores, about)
+    except OSError as error:
+        raise DeixisError(f"{folder} cannot be written ({error.strerror}); choose another --out.") from None
+
+
+def write_pages(
+    folder: Path,
+    predictions: Predictions,
+    reference: Reference,
+    result: Evaluation,
+    about: Mapping[str, str],
+    shown: int,
+) -> None:
+    """The worst and the best captions with their pictures, and all scores on a page beside it."""
+    from deixis.show.score_page import write_score_page
+
+    write_score_page(folder / "scores.html", result, about)
+    order = rank_images(result, predictions.captions)
+    half = min(shown, len(order) // 2)
+    samples = {sample.image_id: sample for sample in reference.samples}
+
+    def pictures(chosen: Sequence[tuple[str, str]]) -> list[Shown]:
+        found = []
+        for image, note in chosen:
+            try:
+                found.append(Shown(samples[image].open(), predictions.captions[image], note))
+            except (DeixisError, OSError):
+                continue  # annotations without photographs can be scored, not shown
+        return found
+
+    sections = {"Worst": pictures(order[:half]), "Best": pictures(order[len(order) - half :][::-1])}
+    values = {score.name: score.value for score in result.scores}
+    headline = ("CIDEr", "BLEU-4", "F1_all", "F1_loc", "attention_accuracy")
+    note = " · ".join(f"{name} {values[name]:.3f}" for name in headline if name in values)
+    title = f"{about['model']} on {about['data']} {about['split']}"
+    links = '<p><a href="scores.html">All scores, with their protocols</a></p>'
+    (folder / "index.html").write_text(caption_page(title, sections, note, links), encoding="utf-8")
+
+
+def rank_images(result: Evaluation, captions: Mapping[str, GroundedCaption]) -> list[tuple[str, str]]:
+    """Images with a note of their own scores, worst first: by grounding, then by the words."""
+    tables = [
+        (s.name, dict(zip(s.ids, s.items, strict=True))) for name in ORDER for s in result.scores if s.name == name
+    ]
+    rated = []
+    for image in captions:
+        values = [float(table.get(image, math.nan)) for _, table in tables]
+        if not any(map(math.isnan, values)):  # an image without boxes has no F1, and no place in this order
+            note = ", ".join(f"{name} {value:.2f}" for (name, _), value in zip(tables, values, strict=True))
+            rated.append((values, image, note))
+    return [(image, note) for _, image, note in sorted(rated)]

@@ -1,0 +1,145 @@
+"""``deixis eval``: predictions, scores and pages of a trained captioner."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import deixis
+from deixis import GroundedCaption, Grounding, Regions, cli
+from deixis.commands.eval import rank_images
+from deixis.data import Caption, Dataset, Entity, Sample
+from deixis.data.scenes import make_scenes
+from deixis.evaluation import evaluate_captioner, read_phrases
+from deixis.language.vocabulary import Vocabulary
+from deixis.metrics.evaluate import Evaluation, Options, evaluate
+from deixis.metrics.formats import Mention, Predictions
+from deixis.metrics.references import make_reference
+from deixis.metrics.score import Score, load_scores, make_score
+from deixis.models.captioner import Captioner, Style
+from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.types import Phrase
+from deixis.vision.extractor import named_extractor
+
+
+def captioner(vocabulary: Vocabulary, features: int, extractor: dict[str, object], branches: int = 1) -> Captioner:
+    decoder = Decoder(
+        DecoderConfig(len(vocabulary), features, words=8, hidden=12, attention=6, dropout=0.0, branches=branches)
+    )
+    return Captioner(decoder, vocabulary, extractor, "tiny", Style(max_words=6))
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[list[Sample], dict[str, Regions], Captioner]:
+    samples = list(make_scenes(4, 0, "test"))
+    eyes = named_extractor("tiny", "grid")
+    regions = {sample.image_id: eyes.extract(sample.open()) for sample in samples}
+    vocabulary = Vocabulary.build((c.tokens for s in samples for c in s.captions), 1)
+    extractor = {"name": eyes.name, "description": eyes.describe()}
+    return samples, regions, captioner(vocabulary, regions[samples[0].image_id].features.shape[1], extractor, 2)
+
+
+def test_readings_are_the_places_of_the_words_it_would_say(
+    world: tuple[list[Sample], dict[str, Regions], Captioner],
+) -> None:
+    """Made to say its own caption, it looks where it looked when it made it."""
+    samples, regions, model = world
+    seen = [regions[sample.image_id] for sample in samples]
+    said = list(model.captions(seen))
+    for caption, (places,) in zip(said, model.readings(seen, [[c.words] for c in said], batch=3), strict=True):
+        assert [place.text for place in places] == list(caption.words)
+        for grounding in caption.groundings:
+            assert places[grounding.start].box == pytest.approx(grounding.box)
+            assert places[grounding.start].score == pytest.approx(grounding.score, abs=1e-5)
+
+
+def test_phrases_are_answered_at_their_head_noun(world: tuple[list[Sample], dict[str, Regions], Captioner]) -> None:
+    samples, regions, model = world
+    answers = read_phrases(model, samples[:1], regions)
+    places = next(iter(model.readings([regions[samples[0].image_id]], [[c.tokens for c in samples[0].captions]])))
+    caption = samples[0].captions[0]
+    phrase = next(p for p in caption.phrases if len(p.text.split()) == 2)  # "the dog": the head is the last word
+    (answer,) = answers[Mention(samples[0].image_id, phrase.text, 0, phrase.start)]
+    assert answer.box == places[0][phrase.end - 1].box
+    assert answer.text == phrase.text
+
+
+def test_attention_accuracy_by_hand() -> None:
+    """Two object words of two classes, one answered rightly: half of the classes."""
+    phrases = (Phrase("a dog", 0, 2, entity="1"), Phrase("a ball", 3, 5, entity="2"))
+    caption = Caption("a dog and a ball", ("a", "dog", "and", "a", "ball"), phrases)
+    boxes = {"1": [[0, 0, 20, 20]], "2": [[50, 50, 80, 80]]}
+    entities = tuple(Entity(key, np.array(value, dtype=float)) for key, value in boxes.items())
+    sample = Sample("i", (caption,), entities=entities, size=(100, 100))
+    reference = make_reference(Dataset("own", "test", (sample,)), lambda: [sample])
+    answers = {
+        Mention("i", "a dog", 0, 0): (Grounding("a dog", (1, 1, 21, 21), 1.0),),
+        Mention("i", "a ball", 0, 3): (Grounding("a ball", (0, 0, 30, 30), 1.0),),
+    }
+    predictions = Predictions(Path("p"), "deixis", phrases=answers)
+    result = evaluate(predictions, reference, Options(metrics=("words", "phrases"), quiet=True))
+    scores = {score.name: score for score in result.scores}
+    assert scores["attention_accuracy"].value == pytest.approx(0.5)
+    assert "average:class" in scores["attention_accuracy"].signature
+    assert scores["accuracy"].value == pytest.approx(0.5)
+
+
+def test_everything_is_scored(world: tuple[list[Sample], dict[str, Regions], Captioner]) -> None:
+    samples, regions, model = world
+    reference = make_reference(Dataset("scenes", "test", tuple(samples)), lambda: samples)
+    predictions, result = evaluate_captioner(model, reference, regions)
+    names = {score.name for score in result.scores}
+    assert {"CIDEr", "F1_all", "F1_loc", "F1_all_per_sent", "attention_accuracy", "accuracy", "pointing"} <= names
+    assert set(predictions.captions) == {sample.image_id for sample in samples}
+
+
+def test_images_are_ordered_by_grounding_then_words() -> None:
+    def score(name: str, values: list[float]) -> Score:
+        items = np.array(values)
+        stats = np.stack([np.nan_to_num(items), np.ones(4)], 1)
+        return make_score(name, ("a", "b", "c", "d"), items, stats, "mean", "v")
+
+    result = Evaluation((score("F1_all_per_sent", [0.5, 0, 0, float("nan")]), score("CIDEr", [0, 0.9, 0.2, 3])))
+    captions = {image: GroundedCaption(("a",), image=image) for image in "abcd"}
+    assert [image for image, _ in rank_images(result, captions)] == ["c", "b", "a"]
+    assert rank_images(result, captions)[0][1] == "F1_all_per_sent 0.00, CIDEr 0.20"
+
+
+def test_the_verb(
+    world: tuple[list[Sample], dict[str, Regions], Captioner], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On one's own pairs there are no boxes: captions only. Photographs are looked at as there is no store."""
+    samples, _, model = world
+    data, run = tmp_path / "data", tmp_path / "run"
+    data.mkdir()
+    lines = []
+    for number, sample in enumerate(samples):
+        sample.open().save(data / f"{number}.png")
+        lines += [json.dumps({"image": f"{number}.png", "caption": c.text, "split": "test"}) for c in sample.captions]
+    (data / "captions.jsonl").write_text("\n".join(lines) + "\n")
+    model.save_pretrained(run)
+    assert cli.run(["eval", str(run), "--data", str(data), "--json", "--shown", "1", "--quiet"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["supervision"] == "unknown"
+    folder = run / "eval-test"
+    stored, _ = load_scores(folder / "scores.json")
+    assert stored["CIDEr"].value == pytest.approx(scores["scores"]["CIDEr"]["value"])
+    records = map(json.loads, (folder / "captions.jsonl").read_text().splitlines())
+    kept = [GroundedCaption.from_json(record) for record in records]
+    assert {caption.image for caption in kept} == {"0.png", "1.png", "2.png", "3.png"}
+    page = (folder / "index.html").read_text()
+    assert page.count("<figure>") == 2
+    assert page.index("Worst") < page.index("Best")
+    assert (folder / "scores.html").exists()
+
+
+def test_a_folder_without_a_model_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["eval", str(tmp_path), "--data", str(tmp_path)]) == 1
+    assert "config.json" in capsys.readouterr().err
+
+
+def test_models_are_imported_when_asked_for() -> None:
+    assert deixis.Captioner is Captioner
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = deixis.nothing_of_the_kind
