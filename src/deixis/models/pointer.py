@@ -63,7 +63,7 @@ class Pointer:
     def ground(
         self,
         photo: Photo,
-        phrases: str | Sequence[str],
+        wanted: str | Sequence[str],
         box: Literal["proposal", "threshold"] = "proposal",
     ) -> list[Grounding]:
         """The places of phrases, or of the noun phrases of one caption; the photograph is encoded once for all.
@@ -72,7 +72,7 @@ class Pointer:
         photograph match. ``box`` is the proposal with the most heat for the root of its area, or the box around what
         is at least half as hot as the maximum; the latter too where there are no proposals.
         """
-        spans = self._spans(phrases)
+        spans = self._spans(wanted)
         if not spans:
             return []
         image, size, proposals = self.see(photo)
@@ -146,10 +146,10 @@ class Pointer:
             maps += list(matched.maps.double().numpy())
         return scores, maps
 
-    def _spans(self, phrases: str | Sequence[str]) -> list[Phrase]:
-        if not isinstance(phrases, str):
-            return [Phrase(text, 0, len(tokens(text))) for text in phrases]
-        words = tokens(phrases)
+    def _spans(self, wanted: str | Sequence[str]) -> list[Phrase]:
+        if not isinstance(wanted, str):
+            return [Phrase(text, 0, len(tokens(text))) for text in wanted]
+        words = tokens(wanted)
         return list(parse_words([words], quiet=True)[0].phrases) if words else []
 
     def _grounding(

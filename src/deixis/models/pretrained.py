@@ -21,7 +21,10 @@ class FindsPhrases(Protocol):
         """The places of phrases, or of the phrases of a caption."""
 
 
-FINDERS = {"grounder": ("deixis.models.grounder", "Grounder")}
+FINDERS = {
+    "grounder": ("deixis.models.grounder", "Grounder"),
+    "fusion": ("deixis.models.pointer", "Pointer"),
+}
 """Kind of a model -> its module and class; the class has ``from_pretrained``."""
 
 

@@ -6,16 +6,19 @@ import difflib
 
 from deixis.errors import DeixisError
 from deixis.recipes.captioners import CAPTIONERS, CaptionerRecipe
+from deixis.recipes.fusions import FUSIONS, FusionRecipe
 from deixis.recipes.grounders import GROUNDERS, GrounderRecipe
 from deixis.recipes.matchers import MATCHERS, MatcherRecipe
 from deixis.recipes.recipe import Phase, Recipe, Schedule
 
 __all__ = [
     "CAPTIONERS",
+    "FUSIONS",
     "GROUNDERS",
     "MATCHERS",
     "RECIPES",
     "CaptionerRecipe",
+    "FusionRecipe",
     "GrounderRecipe",
     "MatcherRecipe",
     "Phase",
@@ -24,7 +27,7 @@ __all__ = [
     "find",
 ]
 
-RECIPES: dict[str, Recipe] = {**CAPTIONERS, **MATCHERS, **GROUNDERS}
+RECIPES: dict[str, Recipe] = {**CAPTIONERS, **MATCHERS, **GROUNDERS, **FUSIONS}
 
 
 def find(name: str) -> Recipe:

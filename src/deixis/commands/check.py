@@ -1,0 +1,87 @@
+"""``deixis check``: does a caption fit a photograph, and which of its words are doubtful?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from deixis.errors import DeixisError
+from deixis.images import load_image
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from deixis.models.pointer import Checked
+
+Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+
+def check(
+    photo: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO")],
+    caption: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CAPTION")],
+    *,
+    model: Path,
+    draw: Path | None = None,
+    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
+    quiet: Switch = False,
+) -> int:
+    """Hold a caption against a photograph: a match score for each noun phrase, doubtful ones marked.
+
+    For example: deixis check photo.jpg "a man riding a red bike" --model runs/amc --draw checked.png
+
+    Args:
+        photo: the photograph.
+        caption: a sentence about it, yours or a model's.
+        model: the folder of a fusion model (see deixis train amc-small).
+        draw: write a sheet with the heat map of each noun phrase (.png, .jpg, ...).
+        as_json: write the result to stdout as JSON.
+        quiet: say nothing.
+    """
+    talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    image = load_image(photo)
+    with talk.status("loading the model"):
+        from deixis.models.pointer import Pointer
+
+        pointer = Pointer.from_pretrained(model)
+    with talk.status(f"looking at {photo}"):
+        checked = pointer.check(image, caption)
+    if draw is not None:
+        _draw(image, checked, draw)
+    if as_json:
+        print(json.dumps({**checked.to_json(), "image": str(photo)}, ensure_ascii=False))
+    else:
+        talk.print(_marked(checked))
+        for grounding in checked.caption.groundings:
+            doubt = "  doubtful" if grounding in checked.doubtful else ""
+            talk.print(f"  {grounding.score:4.0%}  {grounding.text}{doubt}", markup=False)
+        talk.print(f"  {checked.match:4.0%}  the whole caption", markup=False)
+    if draw is not None:
+        talk.print(f"drawn: {draw}", markup=False)
+    return 0
+
+
+def _marked(checked: Checked) -> Text:
+    """The caption's words; doubtful ones in red between question marks, so that they stand out without colour too."""
+    doubtful = {at for grounding in checked.doubtful for at in range(grounding.start, grounding.end)}
+    line = Text()
+    for at, word in enumerate(checked.caption.words):
+        opens, closes = at in doubtful and at - 1 not in doubtful, at in doubtful and at + 1 not in doubtful
+        line.append(f"{'?' if opens else ''}{word}{'?' if closes else ''}", "bold red" if at in doubtful else "")
+        line.append(" ")
+    return line
+
+
+def _draw(image: Image.Image, checked: Checked, draw: Path) -> None:
+    from deixis.show.heat import heat_sheet
+
+    found = checked.caption.groundings
+    notes = [f"match {one.score:.0%}{', doubtful' if one in checked.doubtful else ''}" for one in found]
+    try:
+        heat_sheet(image, found, checked.caption.caption, notes).save(draw)
+    except (OSError, ValueError) as error:
+        raise DeixisError(f"{draw} cannot be written ({error}); use a name such as checked.png.") from None
