@@ -26,7 +26,6 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "ground": ("ground", "ground", "find phrases in a photograph"),
     "eval": ("eval", "eval", "evaluate a trained model on a split, with a page to look at"),
     "check": ("check", "check", "hold a caption against a photograph and mark doubtful words"),
-    "check": ("check", "check", "hold a caption against a photograph and mark doubtful words"),
     "score": ("score", "score", "score predictions of any model against a reference"),
     "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
     "demo": ("demo", "demo", "train a small grounded captioner on made scenes and caption a new one"),
