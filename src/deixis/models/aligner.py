@@ -46,31 +46,27 @@ class Aligner:
         self.eyes, self.name, self.placing = Eyes(extractor), name, placing or Placing()
 
     def ground(
-        self, photo: Photo, text: str | Sequence[str], phrases: Sequence[Phrase] | None = None
+        self, photo: Photo, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
     ) -> list[Grounding]:
-        """Where the nouns of a sentence are, or those ``phrases`` of it (spans of its tokens).
+        """The places of the noun phrases of a sentence, or of those ``phrases`` of it (spans of its tokens).
 
         A list of texts is a list of phrases that stand alone, each with one answer. The attention of a phrase is the
-        mean over its words that count in the score (over all of them where none does). The box is that of the best
+        mean over its nouns (over all its words where it has none). The box is that of the best
         region, or the union of the best few (:attr:`Placing.merge`); its score is the attention of the best. The heat
         map sums the attention of all regions over the image, and the point is the middle of its hottest place.
         """
         regions = self.eyes.look(photo)
-        parses = parse([text] if isinstance(text, str) else text, quiet=True)
+        parses = parse([wanted] if isinstance(wanted, str) else wanted, quiet=True)
         looks = self.attention(regions, parses)
         found = []
         for grammar, rows in zip(parses, looks, strict=True):
-            if not isinstance(text, str):
-                wanted: Sequence[Phrase] = [Phrase(" ".join(grammar.tokens), 0, len(grammar))]
-            elif phrases is None:
-                wanted = [grammar.phrase(t, t + 1) for t, noun in enumerate(grammar.nouns) if noun]
-            else:
-                wanted = phrases
-            counts = counting(grammar, self.matcher.config.count, self.vocabulary)
-            for phrase in wanted:
+            named = phrases if phrases is not None else grammar.phrases
+            if not isinstance(wanted, str):
+                named = [grammar.phrase(0, len(grammar))]
+            for phrase in named:
                 span = range(phrase.start, phrase.end)
-                words = [t for t in span if counts[t]] or list(span)
-                weights = rows[words].mean(0) if words else np.full(len(regions), 1 / max(1, len(regions)))
+                words = [t for t in span if grammar.nouns[t]] or list(span)
+                weights = rows[words].mean(0) if words else np.full(len(regions), 1 / len(regions))
                 found.append(place(phrase, weights, regions, self.placing))
         return found
 

@@ -13,12 +13,14 @@ FROM_DATA = 0  # filled in when the data is known
 
 @dataclass(frozen=True, kw_only=True)
 class MatcherRecipe(Recipe):
-    """A matcher. Its one objective is the hinge of POS-SCAN Eq. 7; ``images`` counts the pairs of a batch."""
+    """A matcher. Its objectives: hardest (the hinge of POS-SCAN Eq. 7), all (the sum of all violations).
+
+    ``images`` counts the pairs of image and caption in a batch.
+    """
 
     purpose = "A matcher of sentences and photographs: it ranks them for each other and points at what is named."
     model: MatcherConfig  # its vocabulary and width of features are filled in from the data
     margin: float = 0.2  # m of Eq. 7
-    hardest: bool = True  # only the hardest negatives of a batch; False: the sum of all violations
     select: Literal["recall_sum"] = "recall_sum"  # R@1 + R@5 + R@10 both ways, as SCAN selects
 
 
@@ -43,13 +45,17 @@ POS_SCAN = replace(
 
 
 def small(recipe: MatcherRecipe) -> MatcherRecipe:
-    """The same method at a size and length that one core trains in half an hour on 8,000 photographs."""
+    """The same method at a size and length that one core trains in half an hour on 8,000 photographs.
+
+    It begins with all negatives: the hardest ones alone keep an untrained matcher where all scores are equal, and the
+    papers' thirty epochs have the time to get away from there.
+    """
     return replace(
         recipe,
         name=f"{recipe.name}-small",
         model=replace(recipe.model, words=256, embed=512),
-        phases=(Phase(epochs=4),),
-        schedule=Schedule(rate=5e-4, decay=0.4, every=1, clip=2.0),
+        phases=(Phase(epochs=1, objective="all"), Phase(epochs=3, rate=4e-4)),
+        schedule=Schedule(rate=5e-4, decay=0.5, every=1, clip=2.0),
         images=64,
         minimum=3,
         max_words=20,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from deixis.data import Sample
+from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.metrics.retrieval import retrieval
@@ -23,6 +24,8 @@ from deixis.recipes.recipe import Phase
 from deixis.training.loop import Scores, Talk, train
 from deixis.training.run import Material, card_files
 from deixis.types import Regions
+
+OBJECTIVES = ("hardest", "all")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class Network(nn.Module):
 
     def __init__(self, recipe: MatcherRecipe, config: MatcherConfig) -> None:
         super().__init__()
+        for phase in recipe.phases:
+            if phase.objective not in ("", *OBJECTIVES):
+                raise DeixisError(f"a matcher has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}.")
         self.recipe = recipe
         torch.manual_seed(recipe.seed)
         self.matcher = Matcher(config)
@@ -56,7 +62,8 @@ class Network(nn.Module):
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The loss of one batch."""
         seen, heard = self.matcher.see(batch.regions), self.matcher.hear(batch.words, batch.counts)
-        return {"hinge": matching(self.matcher, seen, heard, batch.owner, self.recipe.margin, self.recipe.hardest)}
+        hardest = phase.objective != "all"
+        return {"hinge": matching(self.matcher, seen, heard, batch.owner, self.recipe.margin, hardest)}
 
 
 def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, max_words: int) -> list[Pair]:
