@@ -11,6 +11,7 @@ from torch import Tensor
 
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
+from deixis.models.lstm import run_lstm
 from deixis.models.moves import move
 from deixis.models.padding import PaddedRegions
 from deixis.models.phrases import Description, PaddedPhrases, pad_phrases
@@ -101,6 +102,22 @@ def test_a_phrase_by_itself_is_read_as_if_it_were_a_sentence() -> None:
     refiner, phrases = small("alone"), asked()
     states, _ = refiner.read(refiner.embed(torch.tensor([VOCABULARY.encode(["a", "red", "hat"], ends=False)])))
     torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0].mean(0))
+
+
+def test_the_lstm_is_torchs_own() -> None:
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(5, 4, batch_first=True).double()
+    words, view = torch.randn(3, 6, 2).double(), torch.randn(3, 3).double()
+    expected, _ = lstm(torch.cat([view.unsqueeze(1).expand(-1, 6, -1), words], -1))
+    found = run_lstm(lstm, words, always=view)
+    torch.testing.assert_close(found, expected)
+    weight = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad((found * weight).sum(), lstm.parameters()),
+        torch.autograd.grad((expected * weight).sum(), lstm.parameters()),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
 
 
 def test_names_and_softmax_agree_with_the_published_code() -> None:

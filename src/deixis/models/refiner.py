@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deixis.language.vocabulary import Vocabulary
+from deixis.models.lstm import run_lstm
 from deixis.models.moves import move
 from deixis.models.padding import PaddedRegions
 from deixis.models.phrases import PaddedPhrases
@@ -28,7 +29,7 @@ class RefinerConfig:
     vocabulary: int
     features: int  # width of a region feature
     words: int = 300  # word embedding
-    width: int = 2048  # D (Sec. 4.2)
+    width: int = 1024  # D, which the paper does not give apart from the backbone's 2048
     hidden: int = 512  # of F_cls, F_reg and F_M
     dropout: float = 0.0
     context: bool = True  # the LSTM reads a phrase within its sentence (Eq. 1); False: by itself
@@ -190,10 +191,10 @@ class Refiner(nn.Module):
         if not self.config.context:
             words = phrases.spelling[..., 1:]  # behind the begin
             real = (words != Vocabulary.pad) & (words != Vocabulary.eos)
-            states, _ = self.read(self.drop(self.embed(words.flatten(0, 1))))  # [I P, W, D]
+            states = run_lstm(self.read, self.drop(self.embed(words.flatten(0, 1))))  # [I P, W, D]
             share = real / real.sum(-1, keepdim=True).clamp_min(1)  # [I, P, W]
             return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.unflatten(0, words.shape[:2]))
-        states, _ = self.read(self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
+        states = run_lstm(self.read, self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
         return phrases.members.to(states.dtype) @ states.reshape(len(phrases.words), -1, states.shape[-1])
 
     def place(self, looks: Tensor, boxes: Tensor) -> Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deixis.language.vocabulary import Vocabulary
+from deixis.models.lstm import run_lstm
 
 
 class PhraseDecoder(nn.Module):
@@ -20,9 +20,7 @@ class PhraseDecoder(nn.Module):
 
     def forward(self, seen: Tensor, inputs: Tensor) -> Tensor:
         """States ``[B, W, hidden]`` behind each word of ``inputs [B, W]``, given what was seen ``[B, D]``."""
-        views = seen.unsqueeze(1).expand(-1, inputs.shape[1], -1)
-        states, _ = self.speak(torch.cat([views, self.embed(inputs)], -1))
-        return states
+        return run_lstm(self.speak, self.embed(inputs), always=seen)
 
 
 def reconstruction(decoder: PhraseDecoder, seen: Tensor, spelling: Tensor, mask: Tensor) -> Tensor:

@@ -1,0 +1,144 @@
+"""The grounder's hot paths: one training iteration, and the latency of grounding 1, 10 and 50 phrases.
+
+Run alone on the machine: python benchmarks/refiner.py [--threads 2]
+Times are medians. The training iteration is the whole of ReIR (reconstruction at both stages, ranking over all pairs,
+self-taught regression, relations, Adam) for 10 sentences with 4 phrases each and 50 boxes an image. The share is
+against a large matrix product measured in this run. Latency is per photograph: regions alone (proposals and backbone),
+then phrases whose vectors of meaning are known, then phrases that nobody has asked for before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+
+import numpy as np
+import torch
+from machine import gemm_rate, peak_memory, seconds
+
+from deixis.data.scenes import make_scene
+from deixis.language.relations import Relation
+from deixis.language.vocabulary import Vocabulary
+from deixis.models.grounder import Grounder
+from deixis.models.padding import PaddedRegions
+from deixis.models.phrases import Description, pad_phrases
+from deixis.models.refiner import Refiner, RefinerConfig
+from deixis.models.vectors import WIDTH
+from deixis.recipes import GROUNDERS, Phase
+from deixis.training.grounders import Batch, Network
+from deixis.vision.extractor import default_extractor
+
+SENTENCES, PHRASES, BOXES, WORDS = 10, 4, 50, 7000
+VOCABULARY = Vocabulary.build([[f"w{i}" for i in range(WORDS)]], minimum=1)
+PUBLISHED = 1.55  # seconds, two threads: the published heads at the same size
+
+
+def batch(features: int) -> Batch:
+    """Ten images with one sentence of four phrases each."""
+    random = np.random.default_rng(0)
+    torch.manual_seed(0)
+    spans = tuple((3 * p, 3 * p + 3) for p in range(PHRASES))
+    relations = tuple(Relation(p, "on", p + 1) for p in range(PHRASES - 1))
+    said = [[Description(tuple(f"w{i}" for i in random.integers(0, WORDS, 12)), spans, relations)]] * SENTENCES
+    low = torch.rand(SENTENCES, BOXES, 2) / 2
+    boxes = torch.cat([low, low + 0.1 + torch.rand(SENTENCES, BOXES, 2) / 3], -1)
+    mask = torch.ones(SENTENCES, BOXES, dtype=torch.bool)
+    phrases = replace(
+        pad_phrases(said, VOCABULARY, {"on": 1}, meaning=False), vectors=torch.rand(SENTENCES, PHRASES, WIDTH)
+    )
+    regions = PaddedRegions(torch.randn(SENTENCES, BOXES, features), mask, boxes, None)
+    return Batch(regions, phrases, torch.rand(SENTENCES, BOXES, WIDTH))
+
+
+def flops(c: RefinerConfig) -> float:
+    """Of one forward pass, matrix products only."""
+    words, phrases, regions = SENTENCES * 12, SENTENCES * PHRASES, SENTENCES * BOXES
+    kept, spelled = phrases * c.keep, phrases * 4
+    read = words * 4 * c.width * (c.words + c.width)
+    see = regions * c.width * c.features
+    pair = 2 * c.width * c.hidden  # F_cls and F_reg of one side
+    match = (phrases + regions) * pair + (phrases + kept) * pair + phrases * regions * c.hidden  # ranking: all pairs
+    graph = phrases * 2 * c.width * c.hidden
+    said = spelled * (4 * c.hidden * (c.words + c.hidden) + c.hidden * c.vocabulary)
+    spoken = 2 * (phrases * 4 * c.hidden * c.width + said)  # both stages
+    return 2.0 * (read + see + match + graph + spoken)
+
+
+def training(name: str) -> None:
+    """One line for an iteration at the sizes of a recipe."""
+    before = peak_memory()
+    recipe = replace(GROUNDERS[name], self_taught=replace(GROUNDERS[name].self_taught, warm_up=0.0))
+    config = replace(recipe.model, vocabulary=len(VOCABULARY), features=2048)
+    network = Network(recipe, config, [1])
+    optimiser = torch.optim.Adam(network.parameters())
+    data = batch(config.features)
+
+    def iteration() -> None:
+        terms = network(Phase(epochs=1), data, 0.5)
+        assert len(terms) == 5
+        optimiser.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()
+        optimiser.step()
+
+    time, work = seconds(iteration), 3 * flops(config)
+    share = work / time / gemm_rate()
+    title = f"training, {name}, {SENTENCES} sentences x {PHRASES} phrases x {BOXES} boxes"
+    memory = (peak_memory() - before) / 2**20
+    print(
+        f"{title:<66}{time * 1e3:8.0f} ms {work / 1e9:7.1f} GFLOP {share:5.0%} of GEMM "
+        f"{PUBLISHED / time:5.1f} x published, +{memory:,.0f} MB",
+        flush=True,
+    )
+
+
+def latency() -> None:
+    """Looking at a photograph, then grounding phrases in it."""
+    eyes = default_extractor()
+    image = make_scene(0, 0, size=320).open()
+    regions = eyes.extract(image)
+    print(
+        f"{'regions of a photograph of 320 pixels':<66}{seconds(lambda: eyes.extract(image)) * 1e3:8.0f} ms", flush=True
+    )
+    extractor = {"name": eyes.name, "description": eyes.describe()}
+    config = replace(GROUNDERS["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
+    grounder = Grounder(Refiner(config), VOCABULARY, extractor, "benchmark")
+    grounder.ground(regions, ["anything"])  # loads the encoder, and the vectors of the class names
+    for count in (1, 10, 50):
+        fresh = (f"a thing number {i}" for i in itertools.count(1000 * count))
+        known = [f"a dog number {i}" for i in range(count)]
+        new = seconds(lambda n=count, f=fresh: grounder.ground(regions, list(itertools.islice(f, n))))
+        old = seconds(lambda k=known: grounder.ground(regions, k))
+        title = f"grounding {count} phrase{'s' if count > 1 else ''}, reir-small, {len(regions)} regions"
+        print(f"{title:<66}{old * 1e3:8.1f} ms known, {new * 1e3:8.1f} ms new", flush=True)
+
+
+CASES = ("reir", "reir-small", "latency")
+
+
+def main() -> None:
+    """Each case in a process of its own, so that its peak memory is its own."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--case", choices=CASES)
+    chosen = options.parse_args()
+    torch.set_num_threads(chosen.threads)
+    if chosen.case == "latency":
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["DEIXIS_CACHE"] = folder  # phrases that nobody has asked for stay so in the next run
+            latency()
+        return
+    if chosen.case:
+        training(chosen.case)
+        return
+    print(f"{chosen.threads} threads; GEMM {gemm_rate() / 1e9:.0f} GFLOP/s", flush=True)
+    for name in CASES:
+        subprocess.run([sys.executable, __file__, "--case", name, "--threads", str(chosen.threads)], check=True)
+
+
+if __name__ == "__main__":
+    main()
