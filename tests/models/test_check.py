@@ -84,3 +84,15 @@ def test_the_model_also_finds_phrases(model: Path, photo: Path) -> None:
     finder = load_finder(model)
     assert finder.name == "tiny"
     assert [g.text for g in finder.ground(photo, ["a man", "a bike"])] == ["a man", "a bike"]
+
+
+def test_heat_maps_of_found_phrases_are_drawn(
+    model: Path, photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heat = tmp_path / "heat.png"
+    assert cli.run(["ground", str(photo), "a man", "a bike", "--model", str(model), "--heat", str(heat), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["phrase"] for line in lines] == ["a man", "a bike"]
+    assert all("heat" in line for line in lines)
+    with Image.open(heat) as drawn:
+        assert drawn.width > 500

@@ -17,7 +17,7 @@ from deixis.metrics.phrases import peak, rank_boxes
 from deixis.models.fusion import Fusion, FusionConfig
 from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
 from deixis.models.pointer import Pointer, pad_texts, threshold_box
-from deixis.types import HeatMap, Regions
+from deixis.types import HeatMap, Phrase, Regions
 from deixis.vision.extractor import named_extractor
 
 PIECES = WordPieces.build(["a man riding a red bike near the dog"], 1)
@@ -93,6 +93,8 @@ def test_a_caption_stands_for_its_noun_phrases() -> None:
         ("a man", 0, 2),
         ("a red bike", 3, 6),
     ]
+    given = made(PIXELS).ground(photo(), "A man riding a red bike.", [Phrase("bike", 5, 6)])
+    assert [(one.text, one.start, one.end) for one in given] == [("bike", 5, 6)]
     assert made(PIXELS).ground(photo(), []) == []
     assert made(PIXELS).ground(photo(), "...") == []
 

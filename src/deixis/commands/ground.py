@@ -29,6 +29,7 @@ def ground(
     model: Path,
     caption: str = "",
     draw: Path | None = None,
+    heat: Path | None = None,
     least: float = 0.0,
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
@@ -43,6 +44,7 @@ def ground(
         model: the folder of a trained model (see deixis train).
         caption: a sentence instead of phrases; its phrases are found, and their relations help.
         draw: write the photograph with the boxes drawn on it (.png, .jpg, ...).
+        heat: write a sheet with the heat map of each phrase, where the model makes heat maps.
         least: leave out phrases with a score below this; from .5 on they are more likely there than not.
         as_json: write a line of JSON for each phrase to stdout.
         quiet: no table.
@@ -60,6 +62,8 @@ def ground(
     kept = [one for one in found if one.score >= least]
     if draw is not None:
         _draw(image, kept, draw)
+    if heat is not None:
+        _heat(image, kept, heat)
     if as_json:
         for one in kept:
             print(json.dumps(one.to_phrase_json(finder.name), ensure_ascii=False))
@@ -67,8 +71,9 @@ def ground(
         talk.print(_table(kept))
         if len(kept) < len(found):
             talk.print(f"left out, with a score below {least:g}: {_listed(found, least)}", markup=False)
-    if draw is not None:
-        talk.print(f"drawn: {draw}", markup=False)
+    for file in (draw, heat):
+        if file is not None:
+            talk.print(f"drawn: {file}", markup=False)
     return 0
 
 
@@ -80,10 +85,20 @@ def _draw(image: Image.Image, found: Sequence[Grounding], draw: Path) -> None:
     from deixis.show.draw import Mark, colour, draw_boxes
 
     marks = [Mark(one.box, f"{one.text} {one.score:.0%}", colour(i), one.parts) for i, one in enumerate(found)]
+    _save(draw_boxes(image, marks), draw)
+
+
+def _heat(image: Image.Image, found: Sequence[Grounding], file: Path) -> None:
+    from deixis.show.heat import heat_sheet
+
+    _save(heat_sheet(image, found), file)
+
+
+def _save(picture: Image.Image, file: Path) -> None:
     try:
-        draw_boxes(image, marks).save(draw)
+        picture.save(file)
     except (OSError, ValueError) as error:
-        raise DeixisError(f"{draw} cannot be written ({error}); use a name such as found.png.") from None
+        raise DeixisError(f"{file} cannot be written ({error}); use a name such as found.png.") from None
 
 
 def _table(found: Sequence[Grounding]) -> Table:

@@ -64,15 +64,16 @@ class Pointer:
         self,
         photo: Photo,
         wanted: str | Sequence[str],
+        phrases: Sequence[Phrase] | None = None,
         box: Literal["proposal", "threshold"] = "proposal",
     ) -> list[Grounding]:
-        """The places of phrases, or of the noun phrases of one caption; the photograph is encoded once for all.
+        """The places of phrases, or of the noun phrases of one caption (found, or given); the photograph is encoded once.
 
         The point is the heat map's maximum, as AMC's evaluation has it; the score is the probability that phrase and
         photograph match. ``box`` is the proposal with the most heat for the root of its area, or the box around what
         is at least half as hot as the maximum; the latter too where there are no proposals.
         """
-        spans = self._spans(wanted)
+        spans = self._spans(wanted) if phrases is None else phrases
         if not spans:
             return []
         image, size, proposals = self.see(photo)

@@ -49,8 +49,11 @@ def base() -> FusionConfig:
     return FusionConfig()
 
 
-def small(features: int = 1280, side: int = 9) -> FusionConfig:
-    """Cells of a backbone's grid and MiniLM, three layers each for text and fusion."""
+def small(features: int = 1280, side: int = 12) -> FusionConfig:
+    """Cells of a backbone's grid and MiniLM, three layers each for text and fusion.
+
+    The cells have been through a whole backbone: one narrow layer among themselves is enough for them.
+    """
     return FusionConfig(
         hidden=384,
         feed=1536,
@@ -59,8 +62,9 @@ def small(features: int = 1280, side: int = 9) -> FusionConfig:
         patch=0,
         features=features,
         side=side,
-        image_hidden=384,
-        image_feed=1536,
-        image_layers=2,
+        image_hidden=256,
+        image_heads=8,
+        image_feed=512,
+        image_layers=1,
         map_layer=1,
     )
