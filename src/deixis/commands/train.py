@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
+SUMS = """Objectives add up: updown, distributed-attention and cyclical may be followed by
+  +scan, +pos-scan                    a matcher shows where to look when a noun is said
+  +cycle                              the cycle of Cyclical (over distributed-attention)
+  +scst-cider, +scst-scan, +scst-pos-scan
+                                      then self-critical training, also rewarded by a matcher
+in this order, and -small last: distributed-attention+pos-scan+cycle-small"""
+
 
 @dataclass(frozen=True)
 class Options(Generic[AnyRecipe]):
@@ -36,6 +43,9 @@ class Options(Generic[AnyRecipe]):
     features: Path  # its feature store (see deixis features)
     out: Path  # the run's folder; it becomes the model
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
+    start: Path | None = None  # a trained captioner to begin from: of the recipe only the last phase is run
+    teacher: Path | None = None  # a trained matcher that shows a captioner where to look; none: it is trained first
+    judge: Path | None = None  # a trained matcher that rewards a captioner; none: the teacher, or it is trained first
     seeds: int = 1  # train so many times, with seeds one apart, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
@@ -46,9 +56,9 @@ class Options(Generic[AnyRecipe]):
 def cli(args: Sequence[str]) -> int:
     """Read the recipe's name, then options whose defaults are the recipe's."""
     if not args or args[0] in ("-h", "--help"):
-        names = "\n".join(f"  {name:<36}{recipe.paper}" for name, recipe in RECIPES.items())
+        names = "\n".join(f"  {name:<36}{recipe.paper}" for name, recipe in RECIPES.items() if "+" not in name)
         print(f"usage: deixis train RECIPE --data DIR --features STORE --out RUN [options]\n\n{Options.__doc__}")
-        print(f"recipes (deixis train RECIPE --help shows all values of one):\n{names}")
+        print(f"recipes (deixis train RECIPE --help shows all values of one):\n{names}\n\n{SUMS}")
         return 0
     recipe = find(args[0])
     default = Options(data=tyro.MISSING, features=tyro.MISSING, out=tyro.MISSING, recipe=recipe)
@@ -62,7 +72,7 @@ def train(options: Options[Recipe]) -> int:
     """Run the recipe once for each seed and tell mean and deviation of the validation scores."""
     import torch
 
-    from deixis.training.run import Material, run_recipe
+    from deixis.training.run import Given, Material, run_recipe
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -70,11 +80,12 @@ def train(options: Options[Recipe]) -> int:
     store = FeatureStore(options.features)
     with talk.status(f"reading {options.data}"):
         material = Material.from_folder(options.data, store, options.train_split, options.val_split)
+    given = Given(options.start, options.teacher, options.judge)
     found = []
     for seed in range(options.recipe.seed, options.recipe.seed + options.seeds):
         out = options.out if options.seeds == 1 else options.out / f"seed-{seed}"
         with Bar(talk, f"{options.recipe.name}, seed {seed}") as bar:
-            run_recipe(replace(options.recipe, seed=seed), material, out, bar.talk())
+            run_recipe(replace(options.recipe, seed=seed), material, out, bar.talk(), given)
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
         talk.print(f"{out}: best epoch {metrics['epoch']}, " + ", ".join(f"{k} {v:.4f}" for k, v in found[-1].items()))

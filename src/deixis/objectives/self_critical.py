@@ -182,7 +182,7 @@ def consistency_reward(attend: Callable[[PaddedRegions, Tensor], Tensor], nouns:
     """
 
     def reward(images: Images, sentences: Sentences) -> Tensor:
-        counted = nouns[sentences.words]  # [I, S, T]
+        counted = nouns.to(sentences.words.device)[sentences.words]  # [I, S, T]
         theirs = attend(images.regions, as_captions(sentences.words))[:, :, :-1]
         shared = torch.minimum(sentences.attention.mean(3), theirs).sum(-1)
         return (shared * counted).sum(-1) / counted.sum(-1).clamp_min(1)

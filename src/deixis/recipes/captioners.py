@@ -10,6 +10,8 @@ from typing import Literal
 
 from deixis.models.decoder import DecoderConfig
 from deixis.objectives.cycle import CycleConfig
+from deixis.objectives.distil import DistilConfig
+from deixis.objectives.self_critical import CriticConfig
 from deixis.recipes.recipe import BOXES, PAIRS, Phase, Recipe, Schedule
 
 FROM_DATA = 0  # filled in when the data is known
@@ -25,12 +27,14 @@ class Supervision:
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerRecipe(Recipe):
-    """A captioner. Its objectives: cross-entropy, cycle, supervised."""
+    """A captioner. Its objectives: cross-entropy, cycle, supervised, self-critical."""
 
     purpose = "A grounded captioner: a sentence in which every noun points at its place."
     model: DecoderConfig  # its vocabulary and widths of features are filled in from the data
     cycle: CycleConfig = field(default_factory=CycleConfig)
     boxes: Supervision = field(default_factory=Supervision)
+    distil: DistilConfig = field(default_factory=DistilConfig)  # joins every objective but the self-critical
+    critic: CriticConfig = field(default_factory=CriticConfig)
     smoothing: float = 0.0  # of the target words
     scheduled_sampling: float = 0.0  # chance, at the end of training, that the decoder hears its own word instead
     select: Literal["CIDEr", "BLEU-4", "F1_all", "F1_loc"] = "CIDEr"  # F1 needs validation images with boxes
@@ -87,19 +91,62 @@ SUPERVISED = replace(
 )
 
 
+def taught(recipe: CaptionerRecipe, teacher: str) -> CaptionerRecipe:
+    """The same, shown by a matcher where to look at nouns."""
+    return replace(
+        recipe,
+        name=f"{recipe.name}+{teacher}",
+        paper=f"{recipe.paper}; attention distilled from {teacher.upper()} (POS-SCAN Eq. 15)",
+        distil=DistilConfig(teacher),
+    )
+
+
+def cycled(recipe: CaptionerRecipe) -> CaptionerRecipe:
+    """The same, with the cycle of the Cyclical paper in the last phase; no paper has tried it."""
+    *before, last = recipe.phases
+    return replace(
+        recipe,
+        name=f"{recipe.name}+cycle",
+        paper=f"{recipe.paper}; with the cycle of Cyclical",
+        phases=(*before, replace(last, objective="cycle")),
+    )
+
+
+def rewarded(recipe: CaptionerRecipe, reward: str) -> CaptionerRecipe:
+    """The same, and then self-critical training with CIDEr-D ("cider"), or with it and the score of a matcher."""
+    if reward == "cider":
+        critic, rewards = CriticConfig(), "CIDEr"
+    else:
+        critic, rewards = CriticConfig(match=1.0, judge=reward), f"CIDEr and {reward.upper()}"
+    return replace(
+        recipe,
+        name=f"{recipe.name}+scst-{reward}",
+        paper=f"{recipe.paper}; then self-critical with {rewards} (POS-SCAN Eq. 17-19)",
+        phases=(*recipe.phases, Phase(epochs=80, objective="self-critical", rate=5e-5)),
+        critic=critic,
+    )
+
+
 def small(recipe: CaptionerRecipe) -> CaptionerRecipe:
     """The same method at a size and length that two cores train in minutes to an hour."""
     model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3)
     if model.location:
         model = replace(model, location=32)
+    told = [phase for phase in recipe.phases if phase.objective != "self-critical"]
+    critical = recipe.phases[len(told) :]
     # all small recipes have twelve epochs: the papers give later phases epochs on top, which makes no fair row
-    lengths = (12,) if len(recipe.phases) == 1 else (7, 5)
-    phases = tuple(replace(phase, epochs=n, rate=0.0) for phase, n in zip(recipe.phases, lengths, strict=True))
+    lengths = (12,) if len(told) == 1 else (7, 5)
+    phases = [replace(phase, epochs=n, rate=0.0) for phase, n in zip(told, lengths, strict=True)]
+    # but self-critical training is about what comes of a finished captioner
+    phases += [replace(phase, epochs=4, rate=1e-4) for phase in critical]
+    distil, critic = recipe.distil, recipe.critic
     return replace(
         recipe,
         name=f"{recipe.name}-small",
         model=model,
-        phases=phases,
+        phases=tuple(phases),
+        distil=replace(distil, teacher=f"{distil.teacher}-small") if distil.teacher else distil,
+        critic=replace(critic, judge=f"{critic.judge}-small") if critic.judge else critic,
         schedule=Schedule(rate=1e-3, decay=0.8, every=1, clip=1.0),
         images=16,
         minimum=3,
@@ -118,6 +165,25 @@ def _variants(recipe: CaptionerRecipe) -> list[CaptionerRecipe]:
     return [replace(recipe, name=f"{recipe.name}-{name}", cycle=cycle) for name, cycle in changes.items()]
 
 
-_PAPER_SIZE = [UPDOWN, GVD, DISTRIBUTED_ATTENTION, CYCLICAL_BASELINE, CYCLICAL, *_variants(CYCLICAL), SUPERVISED]
+def _combinations() -> list[CaptionerRecipe]:
+    """Objectives add up: each method as it is, taught by a matcher, with a cycle, and each of these rewarded."""
+    matchers = ("scan", "pos-scan")
+    plain = [UPDOWN, DISTRIBUTED_ATTENTION, CYCLICAL]
+    with_teacher = [taught(recipe, teacher) for recipe in plain for teacher in matchers]
+    with_cycle = [cycled(recipe) for recipe in (*plain, *with_teacher) if recipe.model.branches > 1]
+    rows = [*plain, *with_teacher, *with_cycle]
+    return [*with_teacher, *with_cycle, *(rewarded(row, reward) for row in rows for reward in ("cider", *matchers))]
+
+
+_PAPER_SIZE = [
+    UPDOWN,
+    GVD,
+    DISTRIBUTED_ATTENTION,
+    CYCLICAL_BASELINE,
+    CYCLICAL,
+    *_variants(CYCLICAL),
+    SUPERVISED,
+    *_combinations(),
+]
 
 CAPTIONERS: dict[str, CaptionerRecipe] = {recipe.name: recipe for each in _PAPER_SIZE for recipe in (each, small(each))}

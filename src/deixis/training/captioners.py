@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,36 +12,40 @@ from torch import Tensor, nn
 
 from deixis.data import Dataset, Sample
 from deixis.errors import DeixisError
-from deixis.language.parse import parse
+from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference, make_reference
+from deixis.models.aligner import counting
 from deixis.models.captioner import Captioner, Style
-from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.models.decoder import Decoded, Decoder, DecoderConfig
 from deixis.objectives.cross_entropy import cross_entropy, hear_own_words
 from deixis.objectives.cycle import Localizer, cycle
+from deixis.objectives.distil import distil
+from deixis.objectives.self_critical import Images, nothing_left, self_critical
 from deixis.objectives.supervised import attention_nll, region_classification
 from deixis.recipes.captioners import CaptionerRecipe
 from deixis.recipes.recipe import Phase
 from deixis.training.examples import Batch, Example, Target, collate, make_examples
+from deixis.training.guides import Guides, find_guides
 from deixis.training.loop import Scores, Talk, train
-from deixis.training.run import Material, card_files
+from deixis.training.run import Given, Material, card_files
 from deixis.types import GroundedCaption, Regions
 
-OBJECTIVES = ("cross-entropy", "cycle", "supervised")
+OBJECTIVES = ("cross-entropy", "cycle", "supervised", "self-critical")
 
 
 class Network(nn.Module):
     """The decoder, and the localizer where a phase of the recipe needs one."""
 
-    def __init__(self, recipe: CaptionerRecipe, config: DecoderConfig) -> None:
+    def __init__(self, recipe: CaptionerRecipe, config: DecoderConfig, guides: Guides | None = None) -> None:
         super().__init__()
         for phase in recipe.phases:
             if phase.objective not in ("", *OBJECTIVES):
                 raise DeixisError(f"a captioner has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}.")
-        self.recipe = recipe
+        self.recipe, self.guides = recipe, guides or Guides()
         torch.manual_seed(recipe.seed)
         self.decoder = Decoder(config)
         if any(phase.objective == "cycle" for phase in recipe.phases):
@@ -49,27 +53,44 @@ class Network(nn.Module):
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
+        if phase.objective == "self-critical":
+            return self._criticised(phase, batch)
         pad, decoder, recipe = Vocabulary.pad, self.decoder, self.recipe
         encoded = decoder.encode_regions(batch.regions)
         inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
-        branches = phase.branches or None
         if recipe.scheduled_sampling:
             inputs = hear_own_words(decoder, encoded, inputs, recipe.scheduled_sampling * progress, pad)
-        decoded = decoder(encoded, inputs, branches)
+        decoded = decoder(encoded, inputs, phase.branches or None)
         if phase.objective == "cycle":
-            return cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
-        terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing)}
+            terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
+        else:
+            terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing)}
         if phase.objective == "supervised":
-            if batch.positive is None or batch.classes is None:
-                raise DeixisError(
-                    f"the recipe {recipe.name} learns from boxes, and the training data has none; "
-                    "choose a recipe without 'supervised', or data with boxes."
-                )
-            terms["attention"] = recipe.boxes.attention * attention_nll(decoded.attention, batch.positive)
-            if decoder.config.classes:
-                known = region_classification(decoder, batch.regions.features, batch.classes)
-                terms["classes"] = recipe.boxes.classes * known
+            terms |= self._supervised(decoded, batch)
+        if recipe.distil.teacher:
+            if self.guides.attend is None or batch.nouns is None:
+                raise ValueError(f"the recipe {recipe.name} has a teacher, and is given none or no nouns to be taught")
+            shown = self.guides.attend(batch.regions, batch.words)
+            terms["distil"] = distil(decoded.attention, shown, batch.nouns, recipe.distil)
         return terms
+
+    def _supervised(self, decoded: Decoded, batch: Batch) -> dict[str, Tensor]:
+        recipe, decoder = self.recipe, self.decoder
+        if batch.positive is None or batch.classes is None:
+            raise DeixisError(
+                f"the recipe {recipe.name} learns from boxes, and the training data has none; "
+                "choose a recipe without 'supervised', or data with boxes."
+            )
+        terms = {"attention": recipe.boxes.attention * attention_nll(decoded.attention, batch.positive)}
+        if decoder.config.classes:
+            known = region_classification(decoder, batch.regions.features, batch.classes)
+            terms["classes"] = recipe.boxes.classes * known
+        return terms
+
+    def _criticised(self, phase: Phase, batch: Batch) -> dict[str, Tensor]:
+        recipe, images = self.recipe, Images(batch.images, batch.regions)
+        rules = Style(max_words=recipe.max_words).rules()  # those of the finished captioner
+        return self_critical(self.decoder, images, self.guides.rewards, rules, recipe.critic, phase.branches or None)
 
 
 def fill(recipe: CaptionerRecipe, vocabulary: Vocabulary, like: Regions) -> DecoderConfig:
@@ -80,11 +101,27 @@ def fill(recipe: CaptionerRecipe, vocabulary: Vocabulary, like: Regions) -> Deco
     return replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1], grid=grid)
 
 
-def train_captioner(recipe: CaptionerRecipe, material: Material, out: Path, talk: Talk) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``Captioner.from_pretrained`` with the best checkpoint."""
-    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
+def train_captioner(
+    recipe: CaptionerRecipe, material: Material, out: Path, talk: Talk, given: Given | None = None
+) -> None:
+    """Train by the recipe; ``out`` becomes a folder for ``Captioner.from_pretrained`` with the best checkpoint.
+
+    From a captioner that is ``given`` as the start only the last phase of the recipe is run.
+    """
+    given = given or Given()
+    start = None if given.start is None else Captioner.from_pretrained(given.start)
+    if start is None:
+        vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
+    else:
+        vocabulary, recipe = start.vocabulary, replace(recipe, phases=recipe.phases[-1:])
     config = fill(recipe, vocabulary, material.regions[material.training[0].image_id])
+    if start is not None:
+        _check_start(start, config, material, str(given.start))
     examples = prepare(recipe, material.training, vocabulary)
+    guides = find_guides(recipe, material, vocabulary, examples, out, talk, given)
+    network = Network(recipe, config, guides)
+    if start is not None:
+        network.decoder.load_state_dict(start.decoder.state_dict())
     validation = Validation(material)
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
@@ -98,18 +135,32 @@ def train_captioner(recipe: CaptionerRecipe, material: Material, out: Path, talk
         return validation.scores(said)
 
     def save_best(network: Network, epoch: int, scores: Scores) -> None:
-        captioner(network).save_pretrained(out, card_files(recipe, material, epoch, scores, "greedy"))
+        captioner(network).save_pretrained(out, card_files(recipe, material, epoch, scores, f"greedy{given}"))
         talk.save_best(network, epoch, scores)
 
     train(
         recipe,
-        Network(recipe, config),
+        network,
         examples,
         lambda some: collate(some, material.regions, Vocabulary.pad),
         out,
         validate,
         replace(talk, save_best=save_best),
+        finished=lambda lines: nothing_left(lines, recipe.critic),
     )
+
+
+def _check_start(start: Captioner, config: DecoderConfig, material: Material, folder: str) -> None:
+    """Refuse, in a sentence, a captioner that cannot become one of this recipe."""
+    if start.eyes.name != material.extractor["name"]:
+        raise DeixisError(
+            f"{folder} was trained on regions of {start.eyes.name}, and these features are of "
+            f"{material.extractor['name']}; begin from a captioner of these features."
+        )
+    ours, theirs = asdict(replace(config, dropout=0.0)), asdict(replace(start.decoder.config, dropout=0.0))
+    apart = [f"{name} {theirs[name]} and not {ours[name]}" for name in ours if ours[name] != theirs[name]]
+    if apart:
+        raise DeixisError(f"{folder} has {', '.join(apart)} as the recipe has it; begin from a captioner like it.")
 
 
 class Validation:
@@ -149,20 +200,29 @@ def prepare(recipe: CaptionerRecipe, samples: Sequence[Sample], vocabulary: Voca
     examples = make_examples(samples, vocabulary, recipe.max_words)
     objectives = {phase.objective for phase in recipe.phases}
     if "cycle" in objectives and recipe.cycle.visual != "all":
-        examples = _with_visual_words(examples, samples, recipe.max_words)
+        marks = _marks(samples, recipe.max_words, _nouns_and_verbs)
+        examples = [replace(example, visual=each) for example, each in zip(examples, marks, strict=True)]
+    if recipe.distil.teacher and objectives != {"self-critical"}:
+        # as in the published code, a noun that the captioner does not know is not shown
+        marks = _marks(samples, recipe.max_words, lambda grammar: counting(grammar, "nouns", vocabulary))
+        examples = [replace(example, nouns=each) for example, each in zip(examples, marks, strict=True)]
     if "supervised" in objectives:
         examples = _with_boxes(examples, samples, recipe.max_words)
     return examples
 
 
-def _with_visual_words(examples: Sequence[Example], samples: Sequence[Sample], max_words: int) -> list[Example]:
-    """Mark nouns and verbs, the words that the Cyclical paper calls groundable; the end is none."""
-    parses = iter(parse([c.text for s in samples for c in s.captions if c.tokens]))
+def _nouns_and_verbs(grammar: Parse) -> tuple[bool, ...]:
+    """The words that the Cyclical paper calls groundable."""
+    return tuple(tag in ("NOUN", "PROPN", "VERB") for tag in grammar.pos)
 
-    def marks() -> tuple[bool, ...]:
-        return (*(tag in ("NOUN", "PROPN", "VERB") for tag in next(parses).pos[:max_words]), False)
 
-    return [replace(example, visual=tuple(marks() for _ in example.captions)) for example in examples]
+def _marks(
+    samples: Sequence[Sample], max_words: int, marked: Callable[[Parse], tuple[bool, ...]]
+) -> list[tuple[tuple[bool, ...], ...]]:
+    """Marks of the words of each caption of each sample that has any; the end is never marked."""
+    captions = [[c.text for c in sample.captions if c.tokens] for sample in samples]
+    parses = iter(parse([text for texts in captions for text in texts]))
+    return [tuple((*marked(next(parses))[:max_words], False) for _ in texts) for texts in captions if texts]
 
 
 def _with_boxes(examples: Sequence[Example], samples: Sequence[Sample], max_words: int) -> list[Example]:

@@ -48,17 +48,34 @@ class Material:
         return kept
 
 
-def run_recipe(recipe: Recipe, material: Material, out: Path, talk: Talk | None = None) -> Path:
+@dataclass(frozen=True)
+class Given:
+    """Folders of models that were trained before and that a captioner begins from or learns with."""
+
+    start: Path | None = None  # a captioner
+    teacher: Path | None = None  # a matcher that shows where to look
+    judge: Path | None = None  # a matcher whose score is a reward
+
+    def __str__(self) -> str:
+        """For the model card."""
+        return "".join(f"; {role}: {folder}" for role, folder in vars(self).items() if folder is not None)
+
+
+def run_recipe(
+    recipe: Recipe, material: Material, out: Path, talk: Talk | None = None, given: Given | None = None
+) -> Path:
     """Train one model; ``out`` becomes its folder, for ``from_pretrained``, with the best checkpoint.
 
     Beside the model: ``recipe.json``, ``metrics.json`` of the best validation, ``log.jsonl`` and the checkpoint to go
     on from. Running the same again goes on, or does nothing where all is done.
     """
     material, talk = material.checked(), talk or Talk()
+    if given is not None and str(given) and not isinstance(recipe, CaptionerRecipe):
+        raise DeixisError(f"the recipe {recipe.name} is of no captioner; leave --start, --teacher and --judge out.")
     if isinstance(recipe, CaptionerRecipe):
         from deixis.training.captioners import train_captioner
 
-        train_captioner(recipe, material, out, talk)
+        train_captioner(recipe, material, out, talk, given)
     elif isinstance(recipe, GrounderRecipe):
         from deixis.training.grounders import train_grounder
 
