@@ -1,0 +1,103 @@
+"""The matcher's hot paths: one training iteration, and scoring all pairs of images and captions.
+
+Run alone on the machine: python benchmarks/matcher.py [--threads 2]
+Times are medians; FLOP are those of the matrix products, and the share is against a large matrix product of the same
+precision measured in this run. Work that the published code does and this one does not (attended vectors, the backward
+pass of pairs that have no gradient) is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+import torch
+from machine import gemm_rate, peak_memory, seconds
+
+from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.models.padding import PaddedRegions
+from deixis.objectives.matching import matching
+
+REGIONS, WORDS, VOCABULARY = 36, 20, 8000
+
+
+def flops(c: MatcherConfig, images: int, captions: int, training: bool) -> float:
+    """Of the matrix products: the backward pass has twice those of the forward one, but none towards the features."""
+    project = 2 * images * REGIONS * c.features * c.embed
+    read = 2 * 2 * captions * WORDS * (c.words + c.embed) * 3 * c.embed
+    compare = 2 * images * REGIONS * captions * WORDS * (c.embed + REGIONS) + 2 * images * REGIONS**2 * c.embed
+    if not training:
+        return project + read + compare
+    pairs = 3 * captions  # its own image, the hardest other image, the hardest other caption
+    again = 3 * 2 * pairs * REGIONS * (WORDS * (c.embed + REGIONS) + REGIONS * c.embed)
+    return 2 * project + 3 * read + compare + again
+
+
+def batch(c: MatcherConfig, images: int, captions: int) -> tuple[PaddedRegions, torch.Tensor]:
+    torch.manual_seed(0)
+    seen = torch.randn(images, REGIONS, c.features)
+    mask = torch.ones(images, REGIONS, dtype=torch.bool)
+    words = torch.randint(4, c.vocabulary, (captions, WORDS))
+    return PaddedRegions(seen, mask, torch.zeros(images, REGIONS, 4), None), words
+
+
+def iteration(
+    matcher: Matcher, optimiser: torch.optim.Adam, regions: PaddedRegions, words: torch.Tensor, bf16: bool
+) -> None:
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        loss = matching(matcher, matcher.see(regions), matcher.hear(words), torch.arange(len(words)))
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+
+
+def case(name: str, scale: int) -> None:
+    """One line of the table, in a process of its own so that its peak memory is its own."""
+    before = peak_memory()
+    kind, precision = name.split("-")
+    bf16 = precision == "bf16"
+    matcher = Matcher(MatcherConfig(vocabulary=VOCABULARY, features=2048))
+    images, captions = (128, 128) if kind == "train" else (200, 1000)
+    images, captions = images // scale, captions // scale
+    regions, words = batch(matcher.config, images, captions)
+    work = flops(matcher.config, images, captions, kind == "train")
+    if kind == "train":
+        optimiser = torch.optim.Adam(matcher.parameters())
+        time = seconds(lambda: iteration(matcher, optimiser, regions, words, bf16))
+        title = f"training, {images} pairs, {precision}"
+    else:
+
+        @torch.no_grad()
+        def run() -> None:
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                matcher.scores(matcher.see(regions), matcher.hear(words))
+
+        time, title = seconds(run), f"scoring, {images} images x {captions} captions, {precision}"
+    share = work / time / gemm_rate(torch.bfloat16 if bf16 else torch.float32)
+    memory = (peak_memory() - before) / 2**20
+    print(f"{title:<50}{time * 1e3:9.0f} ms {work / 1e9:9.1f} GFLOP {share:6.0%} of GEMM +{memory:,.0f} MB", flush=True)
+
+
+CASES = ("train-fp32", "train-bf16", "score-fp32", "score-bf16")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--case", choices=CASES)
+    options.add_argument("--scale", type=int, default=1, help="divide the numbers of images and captions by this")
+    chosen = options.parse_args()
+    torch.set_num_threads(chosen.threads)
+    if chosen.case:
+        case(chosen.case, chosen.scale)
+        return
+    print(f"{chosen.threads} threads; {REGIONS} regions x 2048, {WORDS} words, embedding 1024; ", end="")
+    print(f"GEMM {gemm_rate() / 1e9:.0f} GFLOP/s fp32, {gemm_rate(torch.bfloat16) / 1e9:.0f} GFLOP/s bf16", flush=True)
+    for name in CASES:
+        more = ["--threads", str(chosen.threads), "--scale", str(chosen.scale)]
+        subprocess.run([sys.executable, __file__, "--case", name, *more], check=True)
+
+
+if __name__ == "__main__":
+    main()
