@@ -12,6 +12,7 @@ from deixis import DeixisError, Phrase, Regions
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.aligner import Aligner, Placing, counting, heat_map, hottest, place
+from deixis.models.calibration import Calibration
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.types import HeatMap
 from deixis.vision.extractor import named_extractor
@@ -28,7 +29,8 @@ def aligner() -> Aligner:
     config = MatcherConfig(len(VOCABULARY), width, words=8, embed=12, count="nouns")
     matcher = Matcher(config)
     torch.nn.init.normal_(matcher.embed.weight)
-    return Aligner(matcher, VOCABULARY, {"name": eyes.name, "description": eyes.describe()}, "test")
+    extractor = {"name": eyes.name, "description": eyes.describe()}
+    return Aligner(matcher, VOCABULARY, extractor, "test", Calibration(slope=3.0, offset=0.1))
 
 
 def photo(seed: int = 0) -> Image.Image:
@@ -43,17 +45,16 @@ WEIGHTS = np.array([0.3, 0.5, 0.2])
 
 
 def test_the_best_region_is_the_box() -> None:
-    found = place(DOG, WEIGHTS, REGIONS, Placing())
-    assert (found.box, found.score, found.parts) == ((20, 20, 80, 80), 0.5, ())
+    found = place(DOG, WEIGHTS, 0.7, REGIONS, Placing())
+    assert (found.box, found.score, found.parts) == ((20, 20, 80, 80), 0.7, ())
     assert (found.text, found.start, found.end) == ("a dog", 0, 2)
 
 
 def test_the_best_regions_are_merged() -> None:
-    found = place(DOG, WEIGHTS, REGIONS, Placing(merge=2))
+    found = place(DOG, WEIGHTS, 0.7, REGIONS, Placing(merge=2))
     assert found.box == (0, 0, 80, 80)
     assert found.parts == ((20, 20, 80, 80), (0, 0, 40, 40))
-    assert found.score == 0.5
-    assert place(DOG, WEIGHTS, REGIONS, Placing(merge=9)).box == (0, 0, 100, 80)
+    assert place(DOG, WEIGHTS, 0.7, REGIONS, Placing(merge=9)).box == (0, 0, 100, 80)
 
 
 def test_the_heat_is_summed_where_regions_lie() -> None:
@@ -71,7 +72,7 @@ def test_the_heat_is_summed_where_regions_lie() -> None:
 
 def test_the_point_is_the_middle_of_the_hottest_place() -> None:
     """Where the first two boxes meet, 20..40 x 20..40, though neither its corner nor the best box's centre."""
-    x, y = place(DOG, WEIGHTS, REGIONS, Placing(cells=40)).pointing()
+    x, y = place(DOG, WEIGHTS, 0.7, REGIONS, Placing(cells=40)).pointing()
     assert (x, y) == (pytest.approx(30, abs=2.5), pytest.approx(30, abs=2.5))
 
 
@@ -112,12 +113,13 @@ def test_every_noun_phrase_of_a_sentence_is_found(aligner: Aligner) -> None:
     found = aligner.ground(photo(), "A dog runs after the big ball.")
     assert [(g.text, g.start, g.end) for g in found] == [("a dog", 0, 2), ("the big ball", 4, 7)]
     regions = aligner.eyes.look(photo())
-    (look,) = aligner.attention(regions, parse(["A dog runs after the big ball."]))
+    (look,), (near,) = aligner.align(regions, parse(["A dog runs after the big ball."]))
+    assert near.shape == (7,)
     assert look.shape == (7, len(regions))
     np.testing.assert_allclose(look.sum(1), 1, rtol=1e-5)
-    for grounding, row in zip(found, look[[1, 6]], strict=True):
-        assert grounding.box == tuple(regions.boxes[row.argmax()])
-        assert grounding.score == pytest.approx(row.max())
+    for grounding, word in zip(found, (1, 6), strict=True):
+        assert grounding.box == tuple(regions.boxes[look[word].argmax()])
+        assert grounding.score == pytest.approx(1 / (1 + np.exp(-3 * near[word] - 0.1)), rel=1e-5)
         assert grounding.heat is not None
 
 
@@ -126,7 +128,7 @@ def test_phrases_of_a_sentence_and_phrases_alone(aligner: Aligner) -> None:
     regions = aligner.eyes.look(photo())
     phrases = [Phrase("a dog", 0, 2), Phrase("the big ball", 4, 7), Phrase("big", 5, 6)]
     found = aligner.ground(regions, sentence, phrases)
-    (look,) = aligner.attention(regions, parse([sentence]))
+    (look,), _ = aligner.align(regions, parse([sentence]))
     for grounding, row in zip(found, [1, 6, 5], strict=True):  # the noun speaks for its phrase; "big" for itself
         assert grounding.box == tuple(regions.boxes[look[row].argmax()])
     alone = aligner.ground(regions, ["a dog", "the big ball"])
@@ -148,11 +150,11 @@ def test_photographs_paths_and_regions_score_alike(aligner: Aligner, tmp_path: P
 
 
 def test_a_folder_comes_back(aligner: Aligner, tmp_path: Path) -> None:
-    kept = Aligner(aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "kept", Placing(merge=3))
+    kept = Aligner(aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "kept", Calibration(2.0), Placing(merge=3))
     kept.save_pretrained(tmp_path, {"README.md": "a card"})
     again = Aligner.from_pretrained(tmp_path)
     assert again.ground(photo(), "a dog") == kept.ground(photo(), "a dog")
-    assert (again.placing, again.name, again.matcher.config) == (kept.placing, "kept", kept.matcher.config)
+    assert (again.placing, again.calibration, again.name) == (kept.placing, kept.calibration, "kept")
     assert (tmp_path / "README.md").read_text() == "a card"
 
 

@@ -83,11 +83,13 @@ def test_matched_pairs_agree_with_the_published_matcher(golden: dict[str, Tensor
     regions, words, counts = padded(golden["img"]), golden["cap"].unsqueeze(1), golden["tag_mask"].unsqueeze(1)
     scores = matcher.match(regions, words, counts)[:, 0]
     torch.testing.assert_close(scores.double(), golden["pair_score_pos_mean"], atol=1e-5, rtol=0)
-    attention = matcher.attention(regions, words, counts)[:, 0]
-    counted = matcher.hear(words, counts).counts[:, 0]
+    heard = matcher.hear(words, counts)
+    attention, relevance = (found[:, 0] for found in matcher.align(matcher.see(regions), heard))
+    counted = heard.counts[:, 0]
     for image in range(6):
         expected = golden[f"pair_attn_pos_{image}"]
         torch.testing.assert_close(attention[image][counted[image]], expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(relevance[image][counted[image]].mean(), scores[image])
 
 
 @pytest.mark.parametrize("hardest", [True, False])

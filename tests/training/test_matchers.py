@@ -84,6 +84,11 @@ def test_it_learns_to_find_and_to_point_from_pairs_alone(name: str, tmp_path: Pa
     assert scores["t2i_R@1"] > 0.7  # 1/12 by chance
     assert scores["recall_sum"] == pytest.approx(sum(v for k, v in scores.items() if "R@" in k))
     assert hits(aligner, made.validation, dict(made.regions)) > 0.8  # 1/5 by chance
+    here, there = (made.regions[sample.image_id] for sample in made.validation[:2])
+    words = set(made.validation[0].captions[0].tokens) - set(made.validation[1].captions[0].tokens)
+    things = [f"a {word}" for word in words if word in THINGS]
+    sure, unsure = (np.mean([g.score for g in aligner.ground(seen, things)]) for seen in (here, there))
+    assert unsure < 0.5 < sure
     assert "no boxes" in (tmp_path / "README.md").read_text()
 
 

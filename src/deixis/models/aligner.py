@@ -19,6 +19,7 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
+from deixis.models.calibration import Calibration
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.matcher import Matcher, MatcherConfig
@@ -40,10 +41,17 @@ class Aligner:
     """A matcher with its vocabulary, and the extractor whose regions it understands."""
 
     def __init__(
-        self, matcher: Matcher, vocabulary: Vocabulary, extractor: Json, name: str, placing: Placing | None = None
+        self,
+        matcher: Matcher,
+        vocabulary: Vocabulary,
+        extractor: Json,
+        name: str,
+        calibration: Calibration | None = None,
+        placing: Placing | None = None,
     ) -> None:
         self.matcher, self.vocabulary = matcher.eval(), vocabulary
-        self.eyes, self.name, self.placing = Eyes(extractor), name, placing or Placing()
+        self.eyes, self.name = Eyes(extractor), name
+        self.calibration, self.placing = calibration or Calibration(), placing or Placing()
 
     def ground(
         self, photo: Photo, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
@@ -52,22 +60,23 @@ class Aligner:
 
         A list of texts is a list of phrases that stand alone, each with one answer. The attention of a phrase is the
         mean over its nouns (over all its words where it has none). The box is that of the best
-        region, or the union of the best few (:attr:`Placing.merge`); its score is the attention of the best. The heat
-        map sums the attention of all regions over the image, and the point is the middle of its hottest place.
+        region, or the union of the best few (:attr:`Placing.merge`). The heat map sums the attention of all regions
+        over the image, and the point is the middle of its hottest place. The score is the chance that the thing is
+        there at all, by how near the words come to what they attend to.
         """
         regions = self.eyes.look(photo)
         parses = parse([wanted] if isinstance(wanted, str) else wanted, quiet=True)
-        looks = self.attention(regions, parses)
         found = []
-        for grammar, rows in zip(parses, looks, strict=True):
+        for grammar, rows, relevance in zip(parses, *self.align(regions, parses), strict=True):
             named = phrases if phrases is not None else grammar.phrases
             if not isinstance(wanted, str):
                 named = [grammar.phrase(0, len(grammar))]
             for phrase in named:
                 span = range(phrase.start, phrase.end)
                 words = [t for t in span if grammar.nouns[t]] or list(span)
-                weights = rows[words].mean(0) if words else np.full(len(regions), 1 / len(regions))
-                found.append(place(phrase, weights, regions, self.placing))
+                if words:
+                    score = self.calibration(float(relevance[words].mean()))
+                    found.append(place(phrase, rows[words].mean(0), score, regions, self.placing))
         return found
 
     def score(self, photo: Photo, sentence: str) -> float:
@@ -85,11 +94,19 @@ class Aligner:
         return torch.cat(rows).numpy()
 
     @torch.no_grad()
-    def attention(self, regions: Regions, parses: Sequence[Parse]) -> list[npt.NDArray[np.float32]]:
-        """Where each token of each sentence looks, ``[tokens, N]``; bos and eos are read but not told."""
+    def align(self, regions: Regions, parses: Sequence[Parse]) -> tuple[list[Floats], list[Floats]]:
+        """Where each token of each sentence looks ``[tokens, N]``, and how near it comes to what is there ``[tokens]``.
+
+        Begin and end are read, but not told.
+        """
         words, counts = self.encode(parses)
-        looks = self.matcher.attention(pad_regions([regions]), words[None], counts[None])[0].numpy()
-        return [look[1 : 1 + len(grammar)] for look, grammar in zip(looks, parses, strict=True)]
+        heard = self.matcher.hear(words[None], counts[None])
+        attention, relevance = self.matcher.align(self.matcher.see(pad_regions([regions])), heard)
+        spans = [slice(1, 1 + len(grammar)) for grammar in parses]
+        return (
+            [look[span].numpy() for look, span in zip(attention[0], spans, strict=True)],
+            [near[span].numpy() for near, span in zip(relevance[0], spans, strict=True)],
+        )
 
     def encode(self, parses: Sequence[Parse]) -> tuple[Tensor, Tensor]:
         """Word ids and which of them count, both ``[C, T]``, as the matcher reads them."""
@@ -103,6 +120,7 @@ class Aligner:
             "kind": "matcher",
             "name": self.name,
             "matcher": asdict(self.matcher.config),
+            "calibration": asdict(self.calibration),
             "placing": asdict(self.placing),
             "extractor": self.eyes.to_json(),
         }
@@ -115,8 +133,8 @@ class Aligner:
         def build(config: Json) -> tuple[Matcher, Aligner]:
             matcher = Matcher(MatcherConfig(**config["matcher"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            placing = Placing(**config["placing"])
-            return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), placing)
+            calibration, placing = Calibration(**config["calibration"]), Placing(**config["placing"])
+            return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
 
         return read_model(folder, "matcher", build)
 
@@ -153,7 +171,7 @@ def pad_words(ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]]) ->
 # Places -------------------------------------------------------------------------------------------------------------
 
 
-def place(phrase: Phrase, weights: Floats, regions: Regions, placing: Placing) -> Grounding:
+def place(phrase: Phrase, weights: Floats, score: float, regions: Regions, placing: Placing) -> Grounding:
     """The place of a phrase whose attention over the regions is ``weights [N]``; see :meth:`Aligner.ground`."""
     best = np.argsort(-weights, kind="stable")[: placing.merge]
     merged = regions.boxes[best]
@@ -161,7 +179,7 @@ def place(phrase: Phrase, weights: Floats, regions: Regions, placing: Placing) -
     return Grounding(
         text=phrase.text,
         box=_box(geometry.union(merged)),
-        score=float(weights[best[0]]),
+        score=score,
         start=phrase.start,
         end=phrase.end,
         parts=tuple(_box(box) for box in merged) if len(merged) > 1 else (),

@@ -151,10 +151,17 @@ class Matcher(nn.Module):
         on: ``attention[:, :, 1:]``. Rows of padding are 0. Where ``rivals`` are the
         words that count, those that do not count look everywhere alike.
         """
-        seen, heard = self.see(regions), self.hear(words, counts)
-        warmth = self._words_warmth(_similarities(seen, heard), heard)  # [I, N, C, T]
+        return self.align(self.see(regions), self.hear(words, counts))[0]
+
+    def align(self, seen: Seen, heard: Heard) -> tuple[Tensor, Tensor]:
+        """:meth:`attention` and, beside it, R of Eq. 6 for each word ``[I, C, T]``: how much it is there at all.
+
+        Both are those of text-to-image matching, also for a matcher of the other direction.
+        """
+        similar = _similarities(seen, heard)
+        warmth = self._words_warmth(similar, heard)  # [I, N, C, T]
         alpha = warmth.masked_fill(~seen.mask[:, :, None, None], torch.finfo(warmth.dtype).min).softmax(1)
-        return alpha.permute(0, 2, 3, 1) * heard.mask.unsqueeze(-1)
+        return alpha.permute(0, 2, 3, 1) * heard.mask.unsqueeze(-1), _word_relevance(similar, alpha, seen)
 
     def _warmth(self, similar: Tensor, query: int) -> Tensor:
         """What the softmax of Eq. 5 takes: clipped similarities, shared along the ``query`` dimension (Eq. 4)."""
@@ -175,8 +182,7 @@ class Matcher(nn.Module):
         """
         if self.config.direction == "text-to-image":
             weight = self._words_warmth(similar, heard).exp_()
-            across = (seen.gram() @ weight.flatten(2)).view_as(weight)
-            return self._aggregate(_cosine(similar, weight, across, 1), heard.counts, -1)  # over [I, C, T]
+            return self._aggregate(_word_relevance(similar, weight, seen), heard.counts, -1)
         # the same with words and regions in each other's place
         weight = self._warmth(similar, 1).exp_()
         across = (weight.transpose(1, 2) @ heard.gram()).transpose(1, 2)
@@ -199,6 +205,12 @@ def _similarities(seen: Seen, heard: Heard) -> Tensor:
     """``[I, N, C, T]`` of each image with its own sentences (Eq. 4)."""
     similar = seen.vectors @ heard.vectors.flatten(1, 2).transpose(1, 2)
     return similar.view(*seen.mask.shape, *heard.mask.shape[1:])
+
+
+def _word_relevance(similar: Tensor, weight: Tensor, seen: Seen) -> Tensor:
+    """R ``[I, C, T]`` of words that attend to regions with ``weight [I, N, C, T]``."""
+    across = (seen.gram() @ weight.flatten(2)).view_as(weight)
+    return _cosine(similar, weight, across, 1)
 
 
 def _cosine(similar: Tensor, weight: Tensor, across: Tensor, context: int) -> Tensor:

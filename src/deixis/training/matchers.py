@@ -16,6 +16,7 @@ from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.metrics.retrieval import retrieval
 from deixis.models.aligner import Aligner, counting, pad_words, with_ends
+from deixis.models.calibration import Calibration, fit
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.padding import PaddedRegions, pad_regions
 from deixis.objectives.matching import matching
@@ -97,11 +98,14 @@ def train_matcher(recipe: MatcherRecipe, material: Material, out: Path, talk: Ta
     config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
     validation = make_pairs(material.validation, vocabulary, config.count, recipe.max_words)
 
+    named = make_pairs(material.validation, vocabulary, "nouns", recipe.max_words)
+
     def validate(network: Network, phase: Phase) -> Scores:
         return recalls(network.matcher, validation, material.regions)
 
     def save_best(network: Network, epoch: int, scores: Scores) -> None:
-        aligner = Aligner(network.matcher, vocabulary, material.extractor, recipe.name)
+        curve = calibrate(network.matcher, named, material.regions)
+        aligner = Aligner(network.matcher, vocabulary, material.extractor, recipe.name, curve)
         aligner.save_pretrained(out, card_files(recipe, material, epoch, scores, "all images and captions, one fold"))
         talk.save_best(network, epoch, scores)
 
@@ -131,3 +135,24 @@ def recalls(matcher: Matcher, pairs: Sequence[Pair], regions: Mapping[str, Regio
     scores = retrieval(similarities, ids, owner=[rows[pair.image_id] for pair in pairs])
     found = {score.name: score.value for score in scores if "R@" in score.name}
     return found | {"recall_sum": sum(found.values())}
+
+
+@torch.no_grad()
+def calibrate(matcher: Matcher, pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Calibration:
+    """What turns the relevance of a noun into the chance that what it names is there; ``pairs`` count nouns.
+
+    The nouns of an image are there. In the next image they are not, unless its own captions have the same word.
+    """
+    captions: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        captions.setdefault(pair.image_id, []).append(pair)
+    images = list(captions)
+    present, absent = [], []
+    for image, other in zip(images, images[1:] + images[:1], strict=True):
+        words, nouns = pad_words([pair.words for pair in captions[image]], [pair.counts for pair in captions[image]])
+        heard = matcher.hear(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
+        _, relevance = matcher.align(matcher.see(pad_regions([regions[image], regions[other]])), heard)  # [2, C, T]
+        said = torch.tensor([word for pair in captions[other] for word in pair.words])
+        present.append(relevance[0][nouns])
+        absent.append(relevance[1][nouns & ~torch.isin(words, said)])
+    return fit(torch.cat(present), torch.cat(absent))
