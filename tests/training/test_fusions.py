@@ -22,7 +22,7 @@ from deixis.recipes.fusions import FUSIONS, FusionRecipe
 from deixis.recipes.recipe import Phase, Schedule
 from deixis.training.fusions import Network, collate, find_triplets, make_examples, train_fusion
 from deixis.training.loop import Step, Talk
-from deixis.training.run import Material
+from deixis.training.run import Given, Material, run_recipe
 from deixis.types import Phrase, Regions
 
 SIDE, THINGS = 4, ("ball", "cat", "dog", "hat", "kite", "lamp")
@@ -115,7 +115,7 @@ def test_pairs_teach_to_match_and_boxes_teach_to_point(material: Material, tmp_p
     before = scores(tmp_path / "albef")
     assert before["R@1"] > 0.2  # of 24 images, some of which show the same two things
     amc = recipe("amc", 8, momentum=plain, select="pointing")
-    train_fusion(amc, material, tmp_path / "amc", Talk(), start=tmp_path / "albef")
+    run_recipe(amc, material, tmp_path / "amc", given=Given(start=tmp_path / "albef"))
     after = scores(tmp_path / "amc")
     assert after["pointing"] > 0.8  # a guess among quarters is right in a fourth
     assert before["pointing"] < 0.6
@@ -262,3 +262,5 @@ def test_what_is_missing_is_told(material: Material, tmp_path: Path) -> None:
         train_fusion(recipe("albef", 1), replace(material, regions=blind), tmp_path, Talk())
     with pytest.raises(DeixisError, match="no objective 'cycle'"):
         train_fusion(recipe("cycle", 1), material, tmp_path, Talk())
+    with pytest.raises(DeixisError, match="leave --start, --teacher and --judge out"):
+        run_recipe(recipe("albef", 1), material, tmp_path, given=Given(teacher=tmp_path))

@@ -43,7 +43,7 @@ class Options(Generic[AnyRecipe]):
     features: Path  # its feature store (see deixis features)
     out: Path  # the run's folder; it becomes the model
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
-    start: Path | None = None  # a trained captioner to begin from: of the recipe only the last phase is run
+    start: Path | None = None  # a trained model to begin from (of a captioner's recipe only the last phase is run)
     teacher: Path | None = None  # a trained matcher that shows a captioner where to look; none: it is trained first
     judge: Path | None = None  # a trained matcher that rewards a captioner; none: the teacher, or it is trained first
     seeds: int = 1  # train so many times, with seeds one apart, each in a folder of its own

@@ -67,7 +67,7 @@ class Pointer:
         phrases: Sequence[Phrase] | None = None,
         box: Literal["proposal", "threshold"] = "proposal",
     ) -> list[Grounding]:
-        """The places of phrases, or of the noun phrases of one caption (found, or given); the photograph is encoded once.
+        """The places of phrases, or of the noun phrases of a caption (found, or given); the photograph is encoded once.
 
         The point is the heat map's maximum, as AMC's evaluation has it; the score is the probability that phrase and
         photograph match. ``box`` is the proposal with the most heat for the root of its area, or the box around what

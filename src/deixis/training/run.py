@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
-from deixis.recipes import CaptionerRecipe, GrounderRecipe, MatcherRecipe, Recipe
+from deixis.recipes import CaptionerRecipe, FusionRecipe, GrounderRecipe, MatcherRecipe, Recipe
 from deixis.training.loop import Scores, Talk
 from deixis.types import Json, Regions
 from deixis.vision.store import FeatureStore
@@ -50,9 +50,9 @@ class Material:
 
 @dataclass(frozen=True)
 class Given:
-    """Folders of models that were trained before and that a captioner begins from or learns with."""
+    """Models that were trained before and that a captioner begins from or learns with; a fusion model may begin too."""
 
-    start: Path | None = None  # a captioner
+    start: Path | None = None  # the folder of a captioner; for a fusion model that of another, or a published .pth
     teacher: Path | None = None  # a matcher that shows where to look
     judge: Path | None = None  # a matcher whose score is a reward
 
@@ -70,7 +70,9 @@ def run_recipe(
     on from. Running the same again goes on, or does nothing where all is done.
     """
     material, talk = material.checked(), talk or Talk()
-    if given is not None and str(given) and not isinstance(recipe, CaptionerRecipe):
+    given = given or Given()
+    begins = isinstance(recipe, FusionRecipe) and not str(replace(given, start=None))
+    if str(given) and not (begins or isinstance(recipe, CaptionerRecipe)):
         raise DeixisError(f"the recipe {recipe.name} is of no captioner; leave --start, --teacher and --judge out.")
     if isinstance(recipe, CaptionerRecipe):
         from deixis.training.captioners import train_captioner
@@ -84,6 +86,10 @@ def run_recipe(
         from deixis.training.matchers import train_matcher
 
         train_matcher(recipe, material, out, talk)
+    elif isinstance(recipe, FusionRecipe):
+        from deixis.training.fusions import train_fusion
+
+        train_fusion(recipe, material, out, talk, given.start)
     else:
         raise TypeError(f"nobody knows how to train a {type(recipe).__name__}")
     return out
