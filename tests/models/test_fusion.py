@@ -22,7 +22,7 @@ from deixis.models.fusion import (
     normalised,
     small,
 )
-from deixis.models.fusion.vit import resize_positions
+from deixis.models.fusion.vit import resize_positions, whiten
 from deixis.models.fusion.weights import minilm_folder
 from deixis.objectives.map_consistency import MapConfig, box_masks, map_consistency, max_margin, mean_margin
 from deixis.types import HeatMap
@@ -235,6 +235,21 @@ def test_a_model_reads_larger_images() -> None:
         for pixels, cells in ((8, 2), (12, 3)):
             matched = match_maps(model, model.encode(torch.randn(2, 3, pixels, pixels)), some)
             assert matched.maps.shape == (2, cells, cells)
+
+
+def test_cells_are_whitened() -> None:
+    torch.manual_seed(0)
+    cells = torch.randn(500, 6) @ torch.randn(6, 6) + 10
+    layer = torch.nn.Linear(6, 4)
+    whiten(layer, cells)
+    found = layer(cells)
+    torch.testing.assert_close(found.mean(0), torch.zeros(4), atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.T @ found / 500, torch.eye(4), atol=1e-3, rtol=0)
+    wide = torch.nn.Linear(6, 8)
+    flat = torch.cat([cells[:, :5], torch.ones(500, 1)], 1)  # one direction in which nothing differs
+    whiten(wide, flat)
+    assert torch.equal(wide(flat)[:, 6:], torch.zeros(500, 2))
+    assert wide(flat).abs().max() < 10
 
 
 # Weights from files --------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from deixis.models.fusion import (
     normalised,
 )
 from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
+from deixis.models.fusion.vit import whiten
 from deixis.models.fusion.weights import minilm_folder
 from deixis.models.pointer import Pointer, pad_texts
 from deixis.objectives.image_text_contrast import image_text_contrast, similarities
@@ -55,6 +56,7 @@ from deixis.training.run import Material, card_files
 from deixis.types import Grounding
 
 OBJECTIVES = ("albef", "amc")
+WHITENED = 300  # images whose cells tell what cells are like
 
 
 # What the network is shown ------------------------------------------------------------------------------------------
@@ -296,6 +298,10 @@ def begin(recipe: FusionRecipe, material: Material, start: Path | None) -> tuple
         config = replace(config, features=grid.shape[-1], side=max(grid.shape[:2]))
     torch.manual_seed(recipe.seed)
     model = Fusion(config)
+    if isinstance(model.image.patches, nn.Linear):
+        some = material.training[:: -(-len(material.training) // WHITENED)]
+        grids = [square_grid(material.regions[sample.image_id], config) for sample in some]
+        whiten(model.image.patches, torch.stack(grids).flatten(0, 2))
     if start is not None:
         load_published(model, start)
     elif recipe.text == "minilm" and (config.hidden, config.text_layers + config.fusion_layers) == (384, 6):

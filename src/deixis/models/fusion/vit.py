@@ -19,18 +19,19 @@ class ImageEncoder(nn.Module):
     def __init__(self, config: FusionConfig) -> None:
         super().__init__()
         width = config.image_hidden
-        self.patches: nn.Module
+        self.patches: nn.Conv2d | nn.Linear
         if config.patch:
             self.patches = nn.Conv2d(3, width, config.patch, stride=config.patch)
         else:
-            self.patches = nn.Sequential(nn.LayerNorm(config.features), nn.Linear(config.features, width))
+            self.patches = nn.Linear(config.features, width)
         self.pixels = bool(config.patch)
         self.whole = nn.Parameter(torch.zeros(1, 1, width))
         self.positions = nn.Parameter(torch.zeros(1, 1 + config.side**2, width))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.image_layers))
         self.norm = nn.LayerNorm(width, eps=1e-6)
         nn.init.trunc_normal_(self.whole, std=0.02)
-        nn.init.trunc_normal_(self.positions, std=0.02)
+        # cells come whitened: positions have to be heard beside numbers of about 1
+        nn.init.trunc_normal_(self.positions, std=0.02 if config.patch else 0.2)
 
     def forward(self, images: Tensor) -> Tensor:
         """Tokens ``[I, 1 + rows * columns, width]`` of pixels ``[I, 3, H, W]`` or grids ``[I, rows, columns, D]``."""
@@ -43,6 +44,25 @@ class ImageEncoder(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.norm(x)
+
+
+@torch.no_grad()
+def whiten(patches: nn.Linear, cells: Tensor) -> None:
+    """Let the layer that reads cells begin with their principal directions, by what cells ``[N, features]`` are like.
+
+    Features of a backbone share a large mean and a few large directions, and a small network spends its first
+    thousands of steps on undoing that.
+    """
+    middle = cells.double().mean(0)
+    centred = cells.double() - middle
+    variance, directions = torch.linalg.eigh(centred.T @ centred / len(cells))
+    width = min(patches.out_features, patches.in_features)
+    floor = 1e-6 * variance[-1]  # directions in which the cells do not differ
+    turn = (directions[:, -width:] / variance[-width:].clamp(min=floor).sqrt()).T  # [width, features]
+    patches.weight.zero_()
+    patches.weight[:width] = turn.to(patches.weight.dtype)
+    patches.bias.zero_()
+    patches.bias[:width] = -(turn @ middle).to(patches.bias.dtype)
 
 
 class Block(nn.Module):
