@@ -32,7 +32,7 @@ TINY = FusionConfig(
     feed=32,
     positions=16,
     text_layers=1,
-    fusion_layers=2,
+    fusion_layers=1,
     dropout=0.0,
     patch=0,
     features=8,
@@ -111,13 +111,13 @@ def scores(folder: Path) -> dict[str, float]:
 
 def test_pairs_teach_to_match_and_boxes_teach_to_point(material: Material, tmp_path: Path) -> None:
     plain = MomentumConfig(momentum=0.9, queue=1, soft=0.0)  # trust in a copy pays off in longer trainings
-    train_fusion(recipe("albef", 9, momentum=plain), material, tmp_path / "albef", Talk())
+    train_fusion(recipe("albef", 12, momentum=plain), material, tmp_path / "albef", Talk())
     before = scores(tmp_path / "albef")
-    assert before["R@1"] > 0.2  # of 24 images, some of which show the same two things
-    amc = recipe("amc", 8, momentum=plain, select="pointing")
+    assert before["R@1"] > 0.25  # of 24 images, some of which show the same two things
+    amc = recipe("amc", 4, momentum=plain, select="pointing")
     run_recipe(amc, material, tmp_path / "amc", given=Given(start=tmp_path / "albef"))
     after = scores(tmp_path / "amc")
-    assert after["pointing"] > 0.8  # a guess among quarters is right in a fourth
+    assert after["pointing"] > 0.85  # a guess among quarters is right in a fourth
     assert before["pointing"] < 0.6
     card = (tmp_path / "amc" / "README.md").read_text()
     assert "boxes of the training set" in card
