@@ -131,11 +131,18 @@ def test_phrases_of_a_sentence_and_phrases_alone(aligner: Aligner) -> None:
     (look,), _ = aligner.align(regions, parse([sentence]))
     for grounding, row in zip(found, [1, 6, 5], strict=True):  # the noun speaks for its phrase; "big" for itself
         assert grounding.box == tuple(regions.boxes[look[row].argmax()])
-    alone = aligner.ground(regions, ["a dog", "the big ball"])
-    assert [g.text for g in alone] == ["a dog", "the big ball"]
+    alone = aligner.ground(regions, ["A dog", "the big ball"])
+    assert [g.text for g in alone] == ["A dog", "the big ball"]
     (same,) = aligner.ground(regions, "a dog")
     assert (alone[0].box, alone[0].start, alone[0].end) == (same.box, 0, 2)
     assert alone[0].score == pytest.approx(same.score, rel=1e-5)
+
+
+def test_what_cannot_be_looked_for_is_told(aligner: Aligner) -> None:
+    assert aligner.ground(photo(), []) == []
+    assert aligner.ground(photo(), "running and running") == []
+    with pytest.raises(DeixisError, match="no word in the phrase"):
+        aligner.ground(photo(), ["a dog", "..."])
 
 
 def test_photographs_paths_and_regions_score_alike(aligner: Aligner, tmp_path: Path) -> None:

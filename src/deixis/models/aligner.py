@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from deixis import boxes as geometry
+from deixis.errors import DeixisError
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.calibration import Calibration
@@ -59,24 +60,27 @@ class Aligner:
         """The places of the noun phrases of a sentence, or of those ``phrases`` of it (spans of its tokens).
 
         A list of texts is a list of phrases that stand alone, each with one answer. The attention of a phrase is the
-        mean over its nouns (over all its words where it has none). The box is that of the best
-        region, or the union of the best few (:attr:`Placing.merge`). The heat map sums the attention of all regions
-        over the image, and the point is the middle of its hottest place. The score is the chance that the thing is
-        there at all, by how near the words come to what they attend to.
+        mean over its nouns (over all its words where it has none). The box is that of the best region, or the union of
+        the best few (:attr:`Placing.merge`). The heat map sums the attention of all regions over the image, and the
+        point is the middle of its hottest place. The score is the chance that the thing is there at all, by how near
+        the words come to what they attend to.
         """
         regions = self.eyes.look(photo)
-        parses = parse([wanted] if isinstance(wanted, str) else wanted, quiet=True)
+        if isinstance(wanted, str):
+            (grammar,) = parses = parse([wanted], quiet=True)
+            named = [list(grammar.phrases if phrases is None else phrases)]
+        else:
+            parses = parse(wanted, quiet=True)
+            named = [[Phrase(text, 0, len(grammar))] for text, grammar in zip(wanted, parses, strict=True)]
         found = []
-        for grammar, rows, relevance in zip(parses, *self.align(regions, parses), strict=True):
-            named = phrases if phrases is not None else grammar.phrases
-            if not isinstance(wanted, str):
-                named = [grammar.phrase(0, len(grammar))]
-            for phrase in named:
+        for several, grammar, look, near in zip(named, parses, *self.align(regions, parses), strict=True):
+            for phrase in several:
                 span = range(phrase.start, phrase.end)
                 words = [t for t in span if grammar.nouns[t]] or list(span)
-                if words:
-                    score = self.calibration(float(relevance[words].mean()))
-                    found.append(place(phrase, rows[words].mean(0), score, regions, self.placing))
+                if not words:
+                    raise DeixisError(f"there is no word in the phrase '{phrase.text}' to look for.")
+                score = self.calibration(float(near[words].mean()))
+                found.append(place(phrase, look[words].mean(0), score, regions, self.placing))
         return found
 
     def score(self, photo: Photo, sentence: str) -> float:

@@ -113,7 +113,7 @@ class Matcher(nn.Module):
         vectors[table.sentences, table.steps] = states
         counts = mask if counts is None else counts & mask
         counts = torch.where(counts.any(-1, keepdim=True), counts, mask)
-        return Heard(vectors.view(*mask.shape, -1), mask, counts)
+        return Heard(vectors.view(*mask.shape, states.shape[1]), mask, counts)
 
     def scores(self, seen: Seen, heard: Heard, block: int = BLOCK) -> Tensor:
         """Scores ``[I, C]`` of all images with all sentences ``[C, T]``.
