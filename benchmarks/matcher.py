@@ -1,4 +1,5 @@
-"""The matcher's hot paths: one training iteration, and scoring all pairs of images and captions.
+"""The matcher's hot paths: one training iteration, scoring all pairs of images and captions; and what comes of it in
+a captioner, one iteration of self-critical training.
 
 Run alone on the machine: python benchmarks/matcher.py [--threads 2]
 Times are medians; FLOP are those of the matrix products, and the share is against a large matrix product of the same
@@ -11,15 +12,22 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Callable
 
+import decoder as captioning
+import numpy as np
 import torch
 from machine import gemm_rate, peak_memory, seconds
 
+from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.models.decoding import Rules
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.padding import PaddedRegions
 from deixis.objectives.matching import matching
+from deixis.objectives.self_critical import CriticConfig, Images, cider_reward, self_critical
 
 REGIONS, WORDS, VOCABULARY = 36, 20, 8000
+SAMPLES, SAID = 5, 16  # sentences an image, words of each
 
 
 def flops(c: MatcherConfig, images: int, captions: int, training: bool) -> float:
@@ -52,11 +60,44 @@ def iteration(
     optimiser.step()
 
 
+def criticism(images: int, bf16: bool) -> tuple[Callable[[], None], float]:
+    """One iteration of self-critical training with CIDEr-D and the greedy baseline, and the FLOP of it."""
+    torch.manual_seed(0)
+    config = DecoderConfig(vocabulary=7000, features=2048, words=512, hidden=512, attention=512)
+    captioner = Decoder(config)
+    optimiser = torch.optim.Adam(captioner.parameters())
+    random = np.random.default_rng(0)
+    captions = {str(i): [[*random.integers(4, 7000, 12).tolist(), 2] for _ in range(5)] for i in range(images)}
+    rewards = {"cider": (1.0, cider_reward(captions, end=2))}
+    mask = torch.ones(images, REGIONS, dtype=torch.bool)
+    seen = Images(
+        list(captions), PaddedRegions(torch.randn(images, REGIONS, 2048), mask, torch.zeros(images, REGIONS, 4), None)
+    )
+    rules = Rules(bos=1, eos=2, banned=(0, 1, 2, 3), max_words=SAID, repeats=False)  # every sentence takes all steps
+
+    def run() -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = self_critical(captioner, seen, rewards, rules, CriticConfig(samples=SAMPLES))["policy"]
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    encode, made, learnt = (
+        captioning.flops(config, images, REGIONS, images * each, SAID, 1) for each in (0, SAMPLES + 1, SAMPLES)
+    )
+    return run, made + 3 * learnt - encode
+
+
 def case(name: str, scale: int) -> None:
     """One line of the table, in a process of its own so that its peak memory is its own."""
     before = peak_memory()
     kind, precision = name.split("-")
     bf16 = precision == "bf16"
+    if kind == "critic":
+        images = 64 // scale
+        iterate, work = criticism(images, bf16)
+        tell(f"self-critical, {images} images x {SAMPLES} samples, {precision}", seconds(iterate), work, bf16, before)
+        return
     matcher = Matcher(MatcherConfig(vocabulary=VOCABULARY, features=2048))
     images, captions = (128, 128) if kind == "train" else (200, 1000)
     images, captions = images // scale, captions // scale
@@ -74,12 +115,17 @@ def case(name: str, scale: int) -> None:
                 matcher.scores(matcher.see(regions), matcher.hear(words))
 
         time, title = seconds(run), f"scoring, {images} images x {captions} captions, {precision}"
+    tell(title, time, work, bf16, before)
+
+
+def tell(title: str, time: float, work: float, bf16: bool, before: int) -> None:
+    """Print a line; ``before`` is the memory that the process had without the case."""
     share = work / time / gemm_rate(torch.bfloat16 if bf16 else torch.float32)
     memory = (peak_memory() - before) / 2**20
     print(f"{title:<50}{time * 1e3:9.0f} ms {work / 1e9:9.1f} GFLOP {share:6.0%} of GEMM +{memory:,.0f} MB", flush=True)
 
 
-CASES = ("train-fp32", "train-bf16", "score-fp32", "score-bf16")
+CASES = ("train-fp32", "train-bf16", "score-fp32", "score-bf16", "critic-fp32", "critic-bf16")
 
 
 def main() -> None:

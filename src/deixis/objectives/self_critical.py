@@ -74,17 +74,9 @@ def self_critical(
     with _without_dropout(decoder):
         encoded = decoder.encode_regions(images.regions)
         greedy = config.baseline == "greedy"
-        made = sample(
-            decoder,
-            encoded,
-            rules,
-            config.samples,
-            config.temperature,
-            branches=branches,
-            greedy_too=greedy,
-        )
+        made = sample(decoder, encoded, rules, config.samples, config.temperature, branches=branches, greedy_too=greedy)
         with torch.no_grad():
-            judged = {name: reward(images, made).to(encoded.image.dtype) for name, (_, reward) in rewards.items()}
+            judged = {name: reward(images, made).float() for name, (_, reward) in rewards.items()}
             total = torch.stack([rewards[name][0] * value for name, value in judged.items()]).sum(0)  # Eq. 19
             gained, baseline = (total[:, 1:], total[:, :1]) if greedy else (total, mean_of_others(total))
         words = made.words[:, 1:] if greedy else made.words
