@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from deixis.data import Dataset, Sample
+from deixis.data import Caption, Dataset, Sample
 from deixis.data.scenes import make_scenes, proposals
 from deixis.metrics.references import Reference, make_reference
 from deixis.training.run import Material
+from deixis.types import Json, Regions
 from deixis.vision.backbone import EfficientNetLite
-from deixis.vision.extractor import Extractor
+from deixis.vision.extractor import Extractor, extractor_name
 from deixis.vision.proposals import Proposals
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -62,13 +64,13 @@ class Scenes:
     training: Dataset
     validation: Dataset
     test: Dataset
-    regions: FeatureStore
+    regions: Mapping[str, Regions]
+    extractor: Json  # {"name", "description"}
 
     @property
     def material(self) -> Material:
         """What recipes are trained on."""
-        extractor = {"name": self.regions.extractor, "description": self.regions.contents.description}
-        return Material(self.training.samples, self.validation.samples, self.regions, extractor, "scenes")
+        return Material(self.training.samples, self.validation.samples, self.regions, self.extractor, "scenes")
 
     def reference(self, dataset: Dataset) -> Reference:
         """A split to score against, with the object classes of the training split."""
@@ -82,8 +84,8 @@ def scenes(
     talk = talk or Console(stderr=True, highlight=False)
     with talk.status("drawing scenes"):
         splits = [make_scenes(n, 0, name) for name, n in (("train", training), ("val", validation), ("test", test))]
-    samples = [sample for dataset in splits for sample in dataset]
-    return Scenes(*splits, look(work / "scenes.store", samples, talk))
+    store = look(work / "scenes.store", [sample for dataset in splits for sample in dataset], talk)
+    return Scenes(*splits, store, {"name": store.extractor, "description": store.contents.description})
 
 
 def look(path: Path, samples: Sequence[Sample], talk: Console) -> FeatureStore:
@@ -97,13 +99,62 @@ def look(path: Path, samples: Sequence[Sample], talk: Console) -> FeatureStore:
     return FeatureStore(path)
 
 
+def naming_things(made: Scenes) -> Scenes:
+    """The same with captions cut down to what they name: 'a bird and the red house' for 'A bird is over the red house.'
+
+    Words that no pixel shows, and parts of things, are gone; a caption that names no thing is too.
+    """
+
+    def of(dataset: Dataset) -> Dataset:
+        cut = (
+            replace(s, captions=tuple(c for c in map(partial(_things_of, s), s.captions) if c.tokens)) for s in dataset
+        )
+        return replace(dataset, samples=tuple(sample for sample in cut if sample.captions))
+
+    return replace(made, training=of(made.training), validation=of(made.validation), test=of(made.test))
+
+
+def _things_of(sample: Sample, caption: Caption) -> Caption:
+    things = {e.id for e in sample.entities if len(e.boxes) and ("." not in e.id or e.id.startswith("group."))}
+    words: list[str] = []
+    phrases = []
+    for phrase in caption.phrases:
+        if phrase.entity in things:
+            words += ["and"] if words else []
+            named = caption.tokens[phrase.start : phrase.end]
+            phrases.append(replace(phrase, start=len(words), end=len(words) + len(named)))
+            words += named
+    return Caption(" ".join(words), tuple(words), tuple(phrases))
+
+
+def whitened(made: Scenes, width: int) -> Scenes:
+    """The same with region features whitened and cut to ``width`` dimensions, by what the training regions are like.
+
+    Raw features share a large mean and a few large directions; a small network spends its first thousands of steps on
+    undoing that.
+    """
+    some = np.concatenate([made.regions[s.image_id].features[::4].astype(np.float32) for s in made.training])
+    middle = some.mean(0)
+    some -= middle
+    variance, directions = np.linalg.eigh((some.T @ some / len(some)).astype(np.float64))
+    turn = (directions[:, -width:] / np.sqrt(variance[-width:])).astype(np.float32)  # [D, width]
+    description = {**made.extractor["description"], "whitened": width}
+    name = extractor_name(description)
+
+    def turned(regions: Regions) -> Regions:
+        return replace(regions, features=(regions.features.astype(np.float32) - middle) @ turn, extractor=name)
+
+    regions = {image: turned(found) for image, found in made.regions.items()}
+    return replace(made, regions=regions, extractor={"name": name, "description": description})
+
+
 def main() -> None:
     """Make the material."""
     parser = argparse.ArgumentParser(description="Make scenes and their features, once.")
     parser.add_argument("--work", type=Path, required=True, help="folder that keeps the features")
     torch.set_num_threads(1)
     made = scenes(parser.parse_args().work)
-    print(f"{made.regions.path}: {len(made.regions):,} pictures, {made.regions.bytes / 1e6:.0f} MB")
+    print(f"{made.extractor['name']}: {len(made.regions):,} pictures")
 
 
 if __name__ == "__main__":

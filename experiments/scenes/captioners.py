@@ -1,0 +1,236 @@
+"""Grounded captioners on made scenes with partial proposals: what each method adds to one baseline.
+
+    python experiments/scenes/captioners.py --work path/to/folder
+
+trains every row with every seed, scores it on the test split, and writes ``captioners.jsonl`` (one line a run: recipe,
+scores with their signatures, log), the table in ``captioners.md`` and the picture of the branches. What has its line
+is not done again, and a run that was stopped goes on. ``--rows`` and ``--seeds`` choose a share of the work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from material import Scenes, naming_things, scenes, whitened
+from PIL import Image
+from rich.console import Console
+
+from deixis.commands.train import Bar
+from deixis.data import Sample
+from deixis.evaluation import evaluate_captioner
+from deixis.metrics.evaluate import Options
+from deixis.models.captioner import Captioner
+from deixis.models.decoder import Decoder
+from deixis.models.decoding import greedy
+from deixis.models.padding import pad_regions
+from deixis.recipes import CaptionerRecipe, Phase, Schedule, find
+from deixis.recipes.captioners import Supervision
+from deixis.show.draw import Mark, Span, colour, draw_boxes, draw_text, stack
+from deixis.training.run import run_recipe
+
+HERE = Path(__file__).parent
+WIDTH = 128  # of the whitened region features
+EPOCHS = (3, 3)  # of rows with two phases; the others have their sum
+SEEDS = (0, 1, 2)
+COPIES = "baseline, branch copied four times"
+SHOWN = 4  # scenes in the picture of the branches, the first of the test split
+COLUMNS = {
+    "CIDEr": "CIDEr",
+    "F1_all": "F1_all",
+    "F1_loc": "F1_loc",
+    "attention_accuracy": "attention accuracy",
+    "errors_correct": "correct",
+    "errors_partial": "partial",
+    "errors_other": "enlarged or deviated",
+    "errors_hallucinated": "hallucinated",
+    "errors_missing": "missing",
+}
+
+
+def rows() -> dict[str, CaptionerRecipe]:
+    """The recipes of the table: one network, one schedule; each row changes what its method is about."""
+    found = find("updown-small")
+    assert isinstance(found, CaptionerRecipe)
+    both = sum(EPOCHS)
+    baseline = replace(
+        found,
+        model=replace(found.model, words=96, hidden=128, attention=64, dropout=0.1),
+        phases=(Phase(epochs=both),),
+        schedule=Schedule(rate=3e-3, decay=0.85, every=1, clip=1.0),
+        images=8,
+        minimum=3,
+        max_words=10,
+    )
+    first, second = EPOCHS
+    branches = (Phase(epochs=first, branches=1), Phase(epochs=second))
+    four = replace(baseline, model=replace(baseline.model, branches=4), phases=branches)
+    boxes = find("supervised-small").supervision
+    return {
+        "baseline": baseline,
+        COPIES: baseline,
+        "distributed attention": four,
+        "without elimination": replace(four, model=replace(four.model, eliminate=False)),
+        "cyclical": replace(baseline, phases=(Phase(epochs=first), Phase(epochs=second, objective="cycle"))),
+        "supervised": replace(
+            baseline,
+            supervision=boxes,
+            phases=(Phase(epochs=both, objective="supervised"),),
+            boxes=Supervision(attention=0.5),
+        ),
+    }
+
+
+def run(row: str, recipe: CaptionerRecipe, made: Scenes, work: Path, talk: Console) -> dict[str, Any]:
+    """Train and score one row with one seed; the line to keep."""
+    trained_as = "baseline" if row == COPIES else row
+    recipe = replace(recipe, name=f"{trained_as}, seed {recipe.seed}")
+    folder = work / "captioners" / f"{trained_as.replace(' ', '-')}-{recipe.seed}"
+    # no box of the validation split helps to choose an epoch
+    blind = [replace(sample, entities=()) for sample in made.validation]
+    began = time.process_time()
+    with Bar(talk, recipe.name) as bar:
+        run_recipe(recipe, replace(made.material, validation=blind), folder, bar.talk())
+    trained = {
+        "recipe": recipe.to_json(),
+        "log": [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()],
+        "seconds": round(time.process_time() - began),
+    }
+    captioner = Captioner.from_pretrained(folder)
+    if row == COPIES:
+        captioner = copied(captioner, 4)
+    return {"row": row, "seed": recipe.seed, **test(captioner, made), **trained}
+
+
+def test(captioner: Captioner, made: Scenes) -> dict[str, Any]:
+    """Scores on the test split, and the signatures of those in the table."""
+    asked = Options(metrics=("CIDEr", "grounding", "errors", "words", "phrases"), quiet=True)
+    _, result = evaluate_captioner(captioner, made.reference(made.test), made.regions, asked)
+    return {
+        "scores": {score.name: round(score.value, 5) for score in result.scores},
+        "signatures": sorted({score.signature for score in result.scores if score.name in COLUMNS}),
+    }
+
+
+def copied(captioner: Captioner, branches: int) -> Captioner:
+    """A captioner of one branch with copies of it: by elimination the k-th copy looks at the k-th best region.
+
+    What it shows is merging alone, without branches that learnt to differ.
+    """
+    decoder = captioner.decoder
+    many = Decoder(replace(decoder.config, branches=branches))
+    per_branch = ("energy", "key.weight", "key.bias", "query.weight", "query.bias")
+    many.load_state_dict(
+        {
+            name: torch.cat([value] * branches) if name in per_branch else value
+            for name, value in decoder.state_dict().items()
+        }
+    )
+    return Captioner(many, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.style)
+
+
+def table(lines: Sequence[dict[str, Any]]) -> str:
+    """Mean ± standard deviation over the seeds of each row, in per cent but for CIDEr."""
+    head = ["", "supervision", "seeds", *COLUMNS.values()]
+    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows():
+        runs = [line for line in lines if line["row"] == row]
+        if runs:
+            cells = [_cell([100 * run["scores"][name] for run in runs]) for name in COLUMNS]
+            seen = "boxes" if "boxes of" in runs[0]["recipe"]["supervision"] else "captions"
+            out.append(f"| {row} | {seen} | {len(runs)} | " + " | ".join(cells) + " |")
+    marks = sorted({mark for line in lines for mark in line["signatures"]})
+    return "\n".join([*out, "", *(f"`{mark}`  " for mark in marks)])
+
+
+def _cell(values: Sequence[float]) -> str:
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def write_table(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Put the table between its marks; the text around it is written by people."""
+    begin, end = "<!-- table -->", "<!-- end of table -->"
+    text = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
+    whole = f"{begin}\n{table(lines)}\n{end}"
+    path.write_text(re.sub(f"{begin}.*{end}", lambda _: whole, text, flags=re.DOTALL), encoding="utf-8")
+
+
+def draw_branches(captioner: Captioner, made: Scenes, samples: Sequence[Sample]) -> Image.Image:
+    """For the first noun said of each scene: where each branch looks, and the box of those that voted for the noun."""
+    strips = []
+    for sample in samples:
+        regions = made.regions[sample.image_id]
+        encoded = captioner.decoder.encode_regions(pad_regions([regions]))
+        spoken = greedy(captioner.decoder, encoded, captioner.style.rules())
+        caption = captioner.caption(regions)
+        noun = caption.groundings[0]
+        attention = spoken.attention[0, 0, noun.start]  # [K, N]
+        voted = spoken.voted[0, 0, noun.start].tolist()
+        picture = sample.open()
+        panels = []
+        for k, weights in enumerate(attention):
+            x1, y1, x2, y2 = regions.boxes[int(weights.argmax())].tolist()
+            label = f"{k + 1}: {float(weights.max()):.2f}" + ("" if voted[k] else ", no vote")
+            lit = light(picture, regions.boxes, weights.numpy())
+            panels.append(draw_boxes(lit, [Mark((x1, y1, x2, y2), label, colour(k))], 224, 13))
+        panels.append(draw_boxes(picture, [Mark(noun.box, "merged", colour(6), noun.parts)], 224, 13))
+        strip = Image.new("RGB", (sum(p.width for p in panels), panels[0].height))
+        for k, panel in enumerate(panels):
+            strip.paste(panel, (k * panels[0].width, 0))
+        words = [Span(word, colour(6) if t == noun.start else None) for t, word in enumerate(caption.words)]
+        strips += [draw_text(words, strip.width, 15, 6), strip]
+    return stack(strips).quantize(128)
+
+
+def light(picture: Image.Image, boxes: np.ndarray, weights: np.ndarray) -> Image.Image:
+    """The picture, dark where no region ``[N, 4]`` with much of the attention ``[N]`` lies."""
+    glow = np.zeros((picture.height, picture.width, 1))
+    for (x1, y1, x2, y2), weight in zip(boxes.round().astype(int), weights, strict=True):
+        glow[y1:y2, x1:x2] += weight
+    return Image.fromarray((np.asarray(picture) * (0.25 + 0.75 * glow / glow.max())).astype(np.uint8))
+
+
+def main() -> None:
+    """Do what is not done yet."""
+    parser = argparse.ArgumentParser(description="Compare grounded captioners on made scenes.")
+    parser.add_argument("--work", type=Path, required=True, help="folder that keeps features and models")
+    parser.add_argument("--rows", nargs="+", choices=list(rows()), default=list(rows()))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    talk = Console(stderr=True, highlight=False)
+    kept = HERE / "captioners.jsonl"
+    wanted = [(row, seed) for seed in options.seeds for row in options.rows]
+    made: Scenes | None = None
+    for row, seed in wanted:
+        if any((line["row"], line["seed"]) == (row, seed) for line in read(kept)):
+            continue
+        made = made or whitened(naming_things(scenes(options.work, talk=talk)), WIDTH)
+        line = run(row, replace(rows()[row], seed=seed), made, options.work, talk)
+        with kept.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        write_table(HERE / "captioners.md", read(kept))
+        talk.print(f"{row}, seed {seed}: F1_loc {100 * line['scores']['F1_loc']:.1f}")
+    if made is not None and (folder := options.work / "captioners" / "distributed-attention-0").exists():
+        captioner = Captioner.from_pretrained(folder)
+        draw_branches(captioner, made, made.test[:SHOWN]).save(HERE / "branches.png", optimize=True)
+    print(table(read(kept)))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of the runs that are done."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+if __name__ == "__main__":
+    main()
