@@ -15,7 +15,7 @@ from deixis.models.lstm import run_lstm
 from deixis.models.moves import move
 from deixis.models.padding import PaddedRegions
 from deixis.models.phrases import Description, PaddedPhrases, pad_phrases
-from deixis.models.refiner import Matched, Refiner, RefinerConfig
+from deixis.models.refiner import SPREAD, Matched, Refiner, RefinerConfig, covering
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "reir.npz"
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on"]], minimum=1)
@@ -30,6 +30,8 @@ CONFIGS = {
     "region-regression": {"regress": "region"},
     "no-regression": {"regress": "none", "graph": "none"},
     "alone": {"context": False},
+    "whole": {"cover": 0.25},
+    "whitened": {"whiten": 3},
     "one-stage": {"two_stages": False, "graph": "none", "similarity": "product"},
 }
 
@@ -215,7 +217,11 @@ def test_gradients_are_right(name: str) -> None:
         return results
 
     # through the boxes of the second stage no gradient is meant to pass, though they move with the regressor's weights
-    held = [p for n, p in refiner.named_parameters() if not n.startswith(("coarse.move", "coarse.offset"))]
+    held = [
+        p
+        for n, p in refiner.named_parameters()
+        if p.requires_grad and not n.startswith(("coarse.move", "coarse.offset"))
+    ]
     moving = [p for n, p in refiner.named_parameters() if n.startswith(("coarse.move", "coarse.offset"))]
     if not moving:
         inputs = (regions.features.requires_grad_(), *held)
@@ -250,6 +256,33 @@ def test_regions_and_phrases_that_are_not_there_change_nothing(name: str) -> Non
     torch.testing.assert_close(out[0][:, :3], plain[0])
     torch.testing.assert_close(out[1][:, :3], plain[1])
     assert all(part.isfinite().all() for part in out)
+
+
+def test_what_covers_the_parts_is_the_whole() -> None:
+    """Two halves that fit equally, the whole of both, which fits less, and the picture, which fits not at all."""
+    boxes = torch.tensor([[[0.2, 0.2, 0.4, 0.6], [0.4, 0.2, 0.6, 0.6], [0.2, 0.2, 0.6, 0.6], [0.0, 0.0, 1.0, 1.0]]])
+    share = torch.tensor([0.4, 0.4, 0.2, 1e-9])
+    scores = (share.log() / SPREAD).view(1, 1, 4)
+    # halves hold themselves and half of the whole; the whole holds all; the picture holds all but is six times as large
+    held = torch.tensor([0.5, 0.5, 1.0, 1.0]) / torch.tensor([0.08, 0.08, 0.16, 1.0]) ** 0.25
+    found = covering(boxes, scores, 0.25)[0, 0]
+    torch.testing.assert_close(found, held / held.sum(), atol=1e-5, rtol=0)
+    assert found.argmax() == 2
+    assert covering(boxes, scores, 1.0)[0, 0].argmax() < 2
+    out = covering(boxes, scores.index_fill(-1, torch.tensor([2]), -torch.inf), 0.25)[0, 0]
+    assert out[2] == 0
+    torch.testing.assert_close(out.sum(), torch.tensor(1.0))
+
+
+def test_whitened_features_have_no_large_directions() -> None:
+    refiner = small("whitened").float()
+    torch.manual_seed(0)
+    raw = torch.randn(500, 6) * torch.tensor([9.0, 5, 3, 0.1, 0.1, 0.1]) + 7
+    refiner.fit_whitening(raw)
+    white = refiner.whiten(raw)
+    torch.testing.assert_close(white.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(white.T @ white / 500, torch.eye(3), atol=1e-3, rtol=0)
+    assert not any(parameter.requires_grad for parameter in refiner.whiten.parameters())
 
 
 def test_fewer_regions_than_are_kept() -> None:

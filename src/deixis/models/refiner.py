@@ -28,6 +28,7 @@ class RefinerConfig:
 
     vocabulary: int
     features: int  # width of a region feature
+    whiten: int = 0  # region features are whitened and cut to so many dimensions first; 0: they are taken as they are
     words: int = 300  # word embedding
     width: int = 1024  # D, which the paper does not give apart from the backbone's 2048
     hidden: int = 512  # of F_cls, F_reg and F_M
@@ -39,6 +40,7 @@ class RefinerConfig:
     graph: Literal["attention", "uniform", "none"] = "attention"  # VOGN; "uniform": without the weights of Eq. 7
     similarity: Literal["network", "product"] = "network"  # F_cls: a network of the pair, or a product of two of one
     names: Literal["multiply", "add", "none"] = "multiply"  # s^a: Eq. 4, or a learnt share of it added, or not used
+    cover: float = 0.0  # > 0: regions are ranked by how much of the attention they hold for their size (see `covering`)
     top_names: int = 1  # how many classes of a region count for s^a, by probability; the paper has the best; 0: all
 
     def __post_init__(self) -> None:
@@ -54,6 +56,7 @@ class Matched:
     regions: Tensor  # [I, N, D] x_o
     scores: Tensor  # [I, P, N] s^c, -inf where a region is out of the question
     attention: Tensor  # [I, P, N] alpha^c
+    confidence: Tensor  # [I, P, N] that a region is the whole of what is meant: alpha^c, or by what it covers
     moves: Tensor | None  # [I, P, N, 4] delta^c
     boxes: Tensor  # [I, N, 4] as they were proposed
     fine: Fine | None = None
@@ -66,13 +69,13 @@ class Matched:
         """The box of each phrase ``[I, P, 4]`` and the coarse score of the region it came from ``[I, P]``."""
         fine = self.fine
         if fine is None:
-            best = self.scores.argmax(-1, keepdim=True)
+            best = self.confidence.argmax(-1, keepdim=True)
             boxes = pick(self.boxes.unsqueeze(1).expand(-1, best.shape[1], -1, -1), best)
             moves = None if self.moves is None else pick(self.moves, best)
         else:
             # Eq. 11 on the attention weights, which order regions as their scores do: of two bad regions the product
             # of the scores themselves, both negative, would prefer the worse
-            at = (self.attention.gather(-1, fine.chosen) * fine.attention).argmax(-1, keepdim=True)
+            at = (self.confidence.gather(-1, fine.chosen) * fine.attention).argmax(-1, keepdim=True)
             best, boxes = fine.chosen.gather(-1, at), pick(fine.boxes, at)
             moves = None if fine.moves is None else pick(fine.moves, at)
         boxes = boxes if moves is None else move(boxes, moves).clamp(0, 1)
@@ -140,7 +143,9 @@ class Refiner(nn.Module):
         self.config = c = config
         self.embed = nn.Embedding(c.vocabulary, c.words, padding_idx=Vocabulary.pad)
         self.read = nn.LSTM(c.words, c.width, batch_first=True)
-        self.see = nn.Linear(c.features, c.width)
+        if c.whiten:
+            self.whiten = nn.Linear(c.features, c.whiten).requires_grad_(False)  # set once by fit_whitening
+        self.see = nn.Linear(c.whiten or c.features, c.width)
         self.locate = nn.Linear(5, c.width, bias=False)
         self.coarse = Pair(c)
         if c.names == "add":
@@ -154,20 +159,23 @@ class Refiner(nn.Module):
     def forward(self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None) -> Matched:
         """Match the phrases of each image with its regions; ``names [I, N, E]`` is what the regions are called."""
         asked = self.drop(self.read_phrases(phrases))
-        looks = self.see(regions.features)  # [I, N, D], without the place
+        features = self.whiten(regions.features) if self.config.whiten else regions.features
+        looks = self.see(features)  # [I, N, D], without the place
         seen = self.drop(self.place(looks, regions.boxes))
         likeness = self.likeness(phrases.vectors, names)  # [I, P, N]
         raw = self.coarse.similarity(self.coarse.phrase(asked), self.coarse.region(seen))
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
         moves = self.coarse.moves(asked, seen)
-        matched = Matched(asked, seen, scores, scores.softmax(-1), moves, regions.boxes)
+        attention = scores.softmax(-1)
+        confidence = covering(regions.boxes, scores, self.config.cover) if self.config.cover else attention
+        matched = Matched(asked, seen, scores, attention, confidence, moves, regions.boxes)
         if not self.config.two_stages:
             return matched
         return replace(matched, fine=self._refine(matched, looks, likeness, phrases.related))
 
     def _refine(self, coarse: Matched, looks: Tensor, likeness: Tensor | None, related: Tensor) -> Fine:
         images, count, regions = coarse.scores.shape
-        chosen = coarse.scores.topk(min(self.config.keep, regions), -1).indices  # [I, P, K]
+        chosen = coarse.confidence.topk(min(self.config.keep, regions), -1).indices  # [I, P, K]
         shape = (images, count, regions, -1)
         boxes = pick(coarse.boxes.unsqueeze(1).expand(shape), chosen)
         if coarse.moves is not None:
@@ -193,7 +201,7 @@ class Refiner(nn.Module):
             real = (words != Vocabulary.pad) & (words != Vocabulary.eos)
             states = run_lstm(self.read, self.drop(self.embed(words.flatten(0, 1))))  # [I P, W, D]
             share = real / real.sum(-1, keepdim=True).clamp_min(1)  # [I, P, W]
-            return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.unflatten(0, words.shape[:2]))
+            return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.view(*words.shape, -1))
         states = run_lstm(self.read, self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
         return phrases.members.to(states.dtype) @ states.reshape(len(phrases.words), -1, states.shape[-1])
 
@@ -234,6 +242,21 @@ class Refiner(nn.Module):
             weights = energy.softmax(-1).masked_fill(~related, 0)  # nobody speaks to a phrase without relations
         return nodes + weights @ messages
 
+    @torch.no_grad()
+    def fit_whitening(self, features: Tensor) -> None:
+        """Let the regions of the training set ``[R, features]`` decide what is whitened away.
+
+        Features of a classifier share a large mean and a few large directions, which say little of the region and take
+        a small network long to undo.
+        """
+        rows = features.double()
+        middle = rows.mean(0)
+        variance, directions = torch.linalg.eigh((rows - middle).T @ (rows - middle) / len(rows))
+        kept = slice(-self.config.whiten, None)
+        turn = directions[:, kept] / variance[kept].clamp_min(1e-8).sqrt()  # [features, whiten]
+        self.whiten.weight.copy_(turn.T)
+        self.whiten.bias.copy_(-middle @ turn)
+
     def compare(self, matched: Matched, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None) -> Tensor:
         """How well each image fits each phrase of the batch, ``[I, phrases]``: the score it expects of its regions.
 
@@ -249,6 +272,27 @@ class Refiner(nn.Module):
     def drop(self, values: Tensor) -> Tensor:
         """Dropout while training."""
         return F.dropout(values, self.config.dropout, self.training)
+
+
+SPREAD = 0.3
+"""Scores are made so much flatter before what regions cover is summed up: the best part must not be everything."""
+
+
+@torch.no_grad()
+def covering(boxes: Tensor, scores: Tensor, power: float) -> Tensor:
+    """How likely each region is the whole of what a phrase means, ``[I, P, N]``, from scores of its parts.
+
+    The best region of a phrase is often its most telling part. The whole holds many regions that fit, so a region
+    counts by the attention that falls into it, against its area to the given power: 0 would always choose the largest,
+    1 the densest.
+    """
+    low = torch.maximum(boxes.unsqueeze(2)[..., :2], boxes.unsqueeze(1)[..., :2])
+    high = torch.minimum(boxes.unsqueeze(2)[..., 2:], boxes.unsqueeze(1)[..., 2:])
+    area = (boxes[..., 2:] - boxes[..., :2]).clamp_min(0).prod(-1).clamp_min(1e-6)  # [I, N]
+    inside = (high - low).clamp_min(0).prod(-1) / area.unsqueeze(2)  # [I, N, N] share of the first in the second
+    held = (SPREAD * scores).softmax(-1) @ inside / area.unsqueeze(1) ** power
+    held = held.masked_fill(scores == -torch.inf, 0)
+    return held / held.sum(-1, keepdim=True).clamp_min(1e-12)
 
 
 def pick(values: Tensor, index: Tensor) -> Tensor:

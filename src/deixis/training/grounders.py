@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -97,11 +98,14 @@ class Network(nn.Module):
         config, mask = self.recipe.self_taught, batch.phrases.mask.unsqueeze(-1)
         assert matched.moves is not None
         where = mask & batch.regions.mask.unsqueeze(1)
-        loss = self_taught(matched.moves, matched.boxes.unsqueeze(1), matched.attention, where, config)
+        loss = self_taught(matched.moves, matched.boxes.unsqueeze(1), matched.confidence, where, config)
         fine = matched.fine
         if fine is not None and fine.moves is not None:
             kept = mask & (fine.scores > -torch.inf)
-            loss = loss + self_taught(fine.moves, fine.boxes, fine.attention, kept, config)
+            sure = fine.attention
+            if self.refiner.config.cover:  # as the answer is chosen
+                sure = sure * matched.confidence.gather(-1, fine.chosen)
+            loss = loss + self_taught(fine.moves, fine.boxes, sure, kept, config)
         return loss
 
 
@@ -185,15 +189,26 @@ def train_grounder(recipe: GrounderRecipe, material: Material, out: Path, talk: 
         grounder(network, calibration).save_pretrained(out, files)
         talk.save_best(network, epoch, scores)
 
+    network = Network(recipe, config, [said[name] for name in kept])
+    if config.whiten:
+        network.refiner.fit_whitening(some_features(material))
     train(
         recipe,
-        Network(recipe, config, [said[name] for name in kept]),
+        network,
         examples,
         lambda some: collate(some, material.regions, vocabulary, categories, config),
         out,
         validate,
         replace(talk, save_best=save_best),
     )
+
+
+def some_features(material: Material, images: int = 1000, every: int = 4) -> Tensor:
+    """Features ``[R, D]`` of every fourth region of training images that lie evenly over the training set."""
+    ids = [sample.image_id for sample in material.training]
+    chosen = ids[:: max(1, len(ids) // images)]
+    rows = np.concatenate([material.regions[image].features[::every] for image in chosen])
+    return torch.from_numpy(rows.astype(np.float32))
 
 
 class Validation:
