@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deixis.data import Sample
+from deixis.data import Caption, Sample
+from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.references import Reference
 from deixis.models.captioner import Captioner
+from deixis.models.eyes import Photo
+from deixis.models.pretrained import FindsPhrases
 from deixis.types import GroundedCaption, Grounding, Regions
 
 Answers = dict[Mention, tuple[Grounding, ...]]
@@ -37,6 +40,37 @@ def evaluate_captioner(
     return predictions, evaluate(predictions, reference, options)
 
 
+def evaluate_finder(
+    finder: FindsPhrases, reference: Reference, photos: Mapping[str, Photo]
+) -> tuple[Predictions, Evaluation]:
+    """The places of the phrases of a split's captions, each caption with all its phrases at once; all scores."""
+    if not reference.phrases:
+        raise DeixisError(f"{reference.name} ({reference.split}) has no phrases with boxes to compare with.")
+    predictions = Predictions(Path(finder.name), "deixis", phrases=find_phrases(finder, reference.samples, photos))
+    return predictions, evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
+
+
+def find_phrases(finder: FindsPhrases, samples: Sequence[Sample], photos: Mapping[str, Photo]) -> Answers:
+    """Where a phrase grounder finds the phrases that have boxes."""
+    answers: Answers = {}
+    for sample, number, caption in _boxed_captions(samples, photos):
+        found = finder.ground(photos[sample.image_id], caption.text, caption.phrases)
+        for phrase, place in zip(caption.phrases, found, strict=True):
+            answers[Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)] = (place,)
+    return answers
+
+
+def _boxed_captions(samples: Sequence[Sample], photos: Mapping[str, Photo]) -> Iterator[tuple[Sample, int, Caption]]:
+    """The captions with those phrases only that can be scored: of something that has boxes."""
+    for sample in samples:
+        if sample.image_id in photos:
+            boxed = {entity.id for entity in sample.entities if len(entity.boxes)}
+            for number, caption in enumerate(sample.captions):
+                phrases = tuple(p for p in caption.phrases if p.entity in boxed and p.end > p.start)
+                if phrases:
+                    yield sample, number, replace(caption, phrases=phrases)
+
+
 def caption_images(
     captioner: Captioner, samples: Sequence[Sample], regions: Mapping[str, Regions]
 ) -> dict[str, GroundedCaption]:
@@ -46,19 +80,17 @@ def caption_images(
 
 
 def read_phrases(captioner: Captioner, samples: Sequence[Sample], regions: Mapping[str, Regions]) -> Answers:
-    """The places of the phrases that refer to something: where the captioner looks at the phrase's head noun."""
-    samples = [sample for sample in samples if sample.image_id in regions]
-    parses = iter(parse([caption.text for sample in samples for caption in sample.captions], quiet=True))
-    sentences = [[caption.tokens for caption in sample.captions] for sample in samples]
+    """The places of the phrases that have boxes: where the captioner looks at the phrase's head noun."""
+    asked = list(_boxed_captions(samples, regions))
+    parses = parse([caption.text for _, _, caption in asked], quiet=True)
+    places = captioner.readings(
+        [regions[sample.image_id] for sample, _, _ in asked], [[caption.tokens] for _, _, caption in asked]
+    )
     answers: Answers = {}
-    places = captioner.readings([regions[sample.image_id] for sample in samples], sentences)
-    for sample, of_sample in zip(samples, places, strict=True):
-        boxed = {entity.id for entity in sample.entities if len(entity.boxes)}
-        for number, (caption, words) in enumerate(zip(sample.captions, of_sample, strict=True)):
-            grammar = next(parses)
-            for phrase in caption.phrases:
-                if phrase.entity in boxed and phrase.end > phrase.start:
-                    head = grammar.head(phrase.start, phrase.end)
-                    mention = Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)
-                    answers[mention] = (replace(words[phrase.end - 1 if head is None else head], text=phrase.text),)
+    for (sample, number, caption), grammar, (words,) in zip(asked, parses, places, strict=True):
+        for phrase in caption.phrases:
+            head = grammar.head(phrase.start, phrase.end)
+            place = words[phrase.end - 1 if head is None else head]
+            mention = Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)
+            answers[mention] = (replace(place, text=phrase.text),)
     return answers

@@ -73,7 +73,7 @@ def test_it_comes_back_as_it_was(folder: tuple[Path, Path]) -> None:
 
 def test_other_models_are_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"format": 1, "kind": "captioner"}))
-    with pytest.raises(DeixisError, match="does not hold a grounder"):
+    with pytest.raises(DeixisError, match="does not hold a matcher or grounder"):
         load_finder(tmp_path)
     with pytest.raises(DeixisError, match="not the folder"):
         load_finder(tmp_path / "nothing")

@@ -1,6 +1,7 @@
 """``deixis eval``: predictions, scores and pages of a trained captioner."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from deixis import GroundedCaption, Grounding, Regions, cli
 from deixis.commands.eval import rank_images
 from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
-from deixis.evaluation import evaluate_captioner, read_phrases
+from deixis.evaluation import evaluate_captioner, evaluate_finder, read_phrases
 from deixis.language.vocabulary import Vocabulary
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions
@@ -92,6 +93,28 @@ def test_everything_is_scored(world: tuple[list[Sample], dict[str, Regions], Cap
     names = {score.name for score in result.scores}
     assert {"CIDEr", "F1_all", "F1_loc", "F1_all_per_sent", "attention_accuracy", "accuracy", "pointing"} <= names
     assert set(predictions.captions) == {sample.image_id for sample in samples}
+
+
+class Centre:
+    """Answers every phrase with the middle of the image."""
+
+    name, eyes = "centre", None
+
+    def ground(self, photo: Regions, wanted: str, phrases: Sequence[Phrase] | None = None) -> list[Grounding]:
+        assert phrases
+        width, height = photo.size
+        box = (width / 4, height / 4, 3 * width / 4, 3 * height / 4)
+        return [Grounding(phrase.text, box, 1.0) for phrase in phrases]
+
+
+def test_phrase_grounders_are_scored_too(world: tuple[list[Sample], dict[str, Regions], Captioner]) -> None:
+    samples, regions, _ = world
+    reference = make_reference(Dataset("scenes", "test", tuple(samples)), lambda: samples)
+    predictions, result = evaluate_finder(Centre(), reference, regions)
+    scores = {score.name: score.value for score in result.scores}
+    assert len(predictions.phrases) == len(reference.phrases)
+    assert scores["pointing"] == pytest.approx(scores["baseline_image_centre"])
+    assert 0 <= scores["attention_accuracy"] < 1
 
 
 def test_images_are_ordered_by_grounding_then_words() -> None:

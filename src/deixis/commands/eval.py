@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -19,10 +19,10 @@ from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores
 from deixis.show.page import Shown, caption_page
-from deixis.types import GroundedCaption, Regions
+from deixis.types import GroundedCaption
 
 if TYPE_CHECKING:
-    from deixis.models.eyes import Eyes
+    from deixis.models.eyes import Eyes, Photo
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -41,12 +41,13 @@ def eval(
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
 ) -> int:
-    """Evaluate a trained captioner on a split of a data set.
+    """Evaluate a trained model on a split of a data set.
 
-    Captions every image and grounds the phrases of the true captions, then scores both: caption metrics, F1 of grounded
-    words, attention accuracy on true sentences, kinds of error. The folder of the evaluation has the predictions
-    (captions.jsonl, phrases.jsonl), the scores with their statistics for 'deixis compare' (scores.json), a page of the
-    worst and the best captions (index.html) and one of all scores (scores.html).
+    A captioner captions every image and grounds the phrases of the true captions; both are scored: caption metrics, F1
+    of grounded words, attention accuracy on true sentences, kinds of error. A phrase grounder finds the phrases of the
+    true captions. The folder of the evaluation has the predictions (captions.jsonl, phrases.jsonl), the scores with
+    their statistics for 'deixis compare' (scores.json) and a page of them (scores.html); for a captioner also a page of
+    the worst and the best captions (index.html).
 
     For example: deixis eval runs/updown --data flickr30k --split test
 
@@ -63,22 +64,26 @@ def eval(
     """
     import torch
 
-    from deixis.evaluation import evaluate_captioner
+    from deixis.evaluation import evaluate_captioner, evaluate_finder
     from deixis.models.captioner import Captioner
+    from deixis.models.pretrained import load_model
     from deixis.vision.store import FeatureStore
 
     if threads:
         torch.set_num_threads(threads)
     talk = Console(stderr=True, quiet=quiet, highlight=False)
-    captioner = Captioner.from_pretrained(model)
+    loaded = load_model(model)
     with talk.status(f"reading {data}"):
         reference = read_reference(data, split)
     store = None if features is None else FeatureStore(features)
-    regions = look(captioner.eyes, reference, talk) if store is None else store
-    with talk.status(f"{captioner.name} on {len(reference.samples)} images"):
-        predictions, result = evaluate_captioner(captioner, reference, regions)
+    seen: Mapping[str, Any] = look(loaded.eyes, reference, talk) if store is None else store
+    with talk.status(f"{loaded.name} on {len(reference.samples)} images"):
+        if isinstance(loaded, Captioner):
+            predictions, result = evaluate_captioner(loaded, reference, seen)
+        else:
+            predictions, result = evaluate_finder(loaded, reference, seen)
     folder = out or model / f"eval-{split}"
-    about = {"predictions": str(folder / "captions.jsonl"), "model": captioner.name}
+    about = {"predictions": str(folder), "model": loaded.name}
     about |= {"data": reference.name, "split": reference.split, "supervision": supervision(model)}
     write(folder, predictions, result, about)
     write_pages(folder, predictions, reference, result, about, shown)
@@ -87,15 +92,15 @@ def eval(
     return 0
 
 
-def look(eyes: Eyes, reference: Reference, talk: Console) -> dict[str, Regions]:
-    """The regions of every photograph of the split that can be opened."""
-    regions = {}
+def look(eyes: Eyes | None, reference: Reference, talk: Console) -> dict[str, Photo]:
+    """The regions of every photograph of the split that can be opened; without eyes the photographs themselves."""
+    seen: dict[str, Photo] = {}
     for sample in track(reference.samples, "looking", console=talk, transient=True, disable=not talk.is_terminal):
         try:
-            regions[sample.image_id] = eyes.look(sample.open())
+            seen[sample.image_id] = sample.open() if eyes is None else eyes.look(sample.open())
         except (DeixisError, OSError) as error:
             talk.print(f"{sample.image_id} is left out: {error}", markup=False, soft_wrap=True)
-    return regions
+    return seen
 
 
 def supervision(model: Path) -> str:
@@ -141,6 +146,8 @@ def write_pages(
     from deixis.show.score_page import write_score_page
 
     write_score_page(folder / "scores.html", result, about)
+    if not predictions.captions:
+        return
     order = rank_images(result, predictions.captions)
     half = min(shown, len(order) // 2)
     samples = {sample.image_id: sample for sample in reference.samples}

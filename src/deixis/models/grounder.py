@@ -19,7 +19,7 @@ from deixis.models.folder import read_model, write_model
 from deixis.models.padding import pad_regions
 from deixis.models.phrases import Description, describe, name_vectors, pad_phrases
 from deixis.models.refiner import Refiner, RefinerConfig
-from deixis.types import Box, Grounding, Json, Regions
+from deixis.types import Box, Grounding, Json, Phrase, Regions
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,17 @@ class Grounder:
         self.refiner, self.vocabulary = refiner.eval(), vocabulary
         self.eyes, self.name, self.calibration = Eyes(extractor), name, calibration or Calibration()
 
-    def ground(self, photo: Photo, wanted: str | Sequence[str]) -> list[Grounding]:
+    def ground(
+        self, photo: Photo, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
+    ) -> list[Grounding]:
         """The places of phrases in a photograph (path or image) or in its regions.
 
-        ``wanted`` is a list of phrases, each of which is looked for by itself; or a caption, whose phrases are found
-        and looked for together, with the relations between them. A low score says that the phrase is not there.
+        ``wanted`` is a list of phrases, each of which is looked for by itself; or a caption, whose phrases (found, or
+        given as spans of its tokens) are looked for together, with the relations between them. A low score says that
+        the phrase is not there.
         """
         if isinstance(wanted, str):
-            sentence = describe(parse([wanted], quiet=True)[0])
+            sentence = describe(parse([wanted], quiet=True)[0], phrases)
             if not sentence.phrases:
                 raise DeixisError(f"there is no noun phrase in '{wanted}'; give the phrases themselves, as a list.")
             descriptions, texts = [sentence], sentence.texts()
