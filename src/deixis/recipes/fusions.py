@@ -13,6 +13,8 @@ from deixis.objectives.map_consistency import MapConfig
 from deixis.objectives.momentum import MomentumConfig
 from deixis.recipes.recipe import PAIRS, Phase, Recipe, Schedule
 
+TAUGHT = "photographs with captions, and boxes of the training set or of a detector"
+
 
 @dataclass(frozen=True, kw_only=True)
 class FusionRecipe(Recipe):
@@ -22,7 +24,8 @@ class FusionRecipe(Recipe):
     model: FusionConfig  # sizes of the vocabulary and of the grid are filled in from the data
     momentum: MomentumConfig = field(default_factory=MomentumConfig)
     maps: MapConfig = field(default_factory=MapConfig)
-    text: Literal["minilm", "fresh"] = "minilm"  # what a model begins with, if not with another: MiniLM, or nothing
+    # what a model begins with, if not with another: MiniLM's weights, its word pieces alone, or those of the captions
+    text: Literal["minilm", "pieces", "fresh"] = "minilm"
     detections: str = ""  # file of COCO results whose boxes teach; empty: boxes of the training set, if amc wants any
     min_score: float = 0.3  # of a detection
     min_area: float = 0.08  # of the image; smaller boxes teach nothing (AMC, Sec. 4.1)
@@ -36,6 +39,7 @@ ALBEF_BASE = FusionRecipe(
     paper="ALBEF, as AMC describes it (Sec. 2.1, 4.1): ViT-B/16 at 256 pixels, BERT-base 6 + 6",
     supervision=PAIRS,
     model=base(),
+    text="pieces",  # ALBEF begins with weights of BERT and of an image classifier, which no package brings
     phases=(Phase(epochs=20, objective="albef"),),
     schedule=Schedule(rate=1e-5, decay=1.0, every=1, clip=0),
     images=512,
@@ -47,7 +51,7 @@ AMC_BASE = replace(
     ALBEF_BASE,
     name="amc-base",
     paper="AMC, Table 1 and 3b; begin with a published ALBEF (--start ALBEF.pth)",
-    supervision="boxes",
+    supervision=TAUGHT,
     phases=(Phase(epochs=20, objective="amc"),),
     select="pointing",
 )
@@ -57,6 +61,7 @@ ALBEF_SMALL = replace(
     name="albef-small",
     paper="ALBEF on grid cells of the backbone and MiniLM 3 + 3, for two cores",
     model=small(),
+    text="minilm",
     phases=(Phase(epochs=15, objective="albef"),),
     schedule=Schedule(rate=1e-4, decay=0.85, every=1, clip=1.0),
     images=64,
@@ -68,7 +73,7 @@ AMC_SMALL = replace(
     ALBEF_SMALL,
     name="amc-small",
     paper="AMC on grid cells of the backbone and MiniLM 3 + 3, for two cores; begin with an albef-small (--start)",
-    supervision="boxes",
+    supervision=TAUGHT,
     phases=(Phase(epochs=8, objective="amc"),),
     captions=0.3,
     select="pointing",

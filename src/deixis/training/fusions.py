@@ -54,6 +54,7 @@ from deixis.recipes.recipe import Phase
 from deixis.training.loop import Scores, Talk, train
 from deixis.training.run import Material, card_files
 from deixis.types import Grounding
+from deixis.vision.store import require_extractor
 
 OBJECTIVES = ("albef", "amc")
 WHITENED = 300  # images whose cells tell what cells are like
@@ -256,6 +257,8 @@ def train_fusion(recipe: FusionRecipe, material: Material, out: Path, talk: Talk
     if any(phase.objective == "amc" for phase in recipe.phases):
         triplets, boxes = find_triplets(recipe, material)
         recipe = replace(recipe, supervision=f"photographs with captions, and {boxes}")
+    if recipe.select == "pointing":
+        recipe = replace(recipe, supervision=f"{recipe.supervision}; the epoch is chosen by boxes of validation images")
     model, pieces = begin(recipe, material, start)
     examples = make_examples(recipe, material.training, pieces, triplets)
     extractor = None if model.config.patch else material.extractor
@@ -285,6 +288,8 @@ def begin(recipe: FusionRecipe, material: Material, start: Path | None) -> tuple
     """The model that training starts from, and its word pieces."""
     if start is not None and start.is_dir():
         found = Pointer.from_pretrained(start)
+        if found.eyes is not None:
+            require_extractor(material.extractor["name"], found.eyes.name)
         return found.network.train(), found.pieces
     if recipe.text == "fresh":
         pieces = WordPieces.build((c.text for s in material.training for c in s.captions), recipe.minimum)
@@ -304,7 +309,7 @@ def begin(recipe: FusionRecipe, material: Material, start: Path | None) -> tuple
         whiten(model.image.patches, torch.stack(grids).flatten(0, 2))
     if start is not None:
         load_published(model, start)
-    elif recipe.text == "minilm" and (config.hidden, config.text_layers + config.fusion_layers) == (384, 6):
+    elif recipe.text == "minilm":
         load_minilm(model)
     return model, pieces
 
@@ -312,10 +317,8 @@ def begin(recipe: FusionRecipe, material: Material, start: Path | None) -> tuple
 def find_triplets(recipe: FusionRecipe, material: Material) -> tuple[dict[str, list[Triplet]], str]:
     """The texts with boxes of each training image, and in words where the boxes come from."""
     if recipe.detections:
-        found, source = (
-            _detected(recipe, material.training),
-            f"boxes found by a detector ({Path(recipe.detections).name})",
-        )
+        found = _detected(recipe, material.training)
+        source = f"boxes found by a detector ({Path(recipe.detections).name})"
     else:
         makers: dict[str, Callable[[Sample, float], Iterable[Triplet]]] = {
             visual_genome.NAME: visual_genome.triplets,
@@ -327,7 +330,7 @@ def find_triplets(recipe: FusionRecipe, material: Material) -> tuple[dict[str, l
     if not any(found.values()):
         raise DeixisError(
             f"the recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
-            "for these images; name a file of detections (--recipe.detections), or choose an albef recipe."
+            "for these images; name a file of detections (--detections), or choose an albef recipe."
         )
     return found, source
 
