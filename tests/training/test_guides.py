@@ -62,7 +62,7 @@ def test_a_guide_understands_the_captioners_words(material: Material, matcher: P
     regions = material.regions[material.training[0].image_id]
     words = torch.tensor(ours.encode(caption.tokens)).view(1, 1, -1)
     looks = guide.attend(pad_regions([regions]), words)
-    expected = aligner.attention(regions, grammar)[0]
+    expected = aligner.align(regions, grammar)[0][0]
     torch.testing.assert_close(looks[0, 0, :-1], torch.from_numpy(expected))  # without the end
     score = guide.match(pad_regions([regions]), words)
     assert score.item() == pytest.approx(aligner.score(regions, caption.text), abs=1e-5)
