@@ -232,6 +232,10 @@ class Validation:
             scores |= {s.name: s.value for s in found if s.name in ("accuracy", "mean_iou", "pointing")}
         return scores
 
+    def answers(self, grounder: Grounder) -> dict[str, list[Grounding]]:
+        """Reference id -> where the grounder finds the phrase, for all that have boxes."""
+        return self._answers(self._find(grounder, self._own))
+
     def calibration(self, grounder: Grounder) -> Calibration:
         """What turns this grounder's evidence into a chance."""
         return fit(*self._evidence(grounder, self._find(grounder, self._own)))

@@ -1,0 +1,156 @@
+"""Phrase grounders on made scenes with partial proposals: what each ingredient of ReIR's Table 2 adds.
+
+    python experiments/scenes/grounders.py --work path/to/folder
+
+trains every row with every seed, scores it on the test split, and writes ``grounders.jsonl`` (one line a run: recipe,
+scores with their signatures, log) and the table in ``grounders.md``. What has its line is not done again, and a run
+that was stopped goes on. ``--rows`` and ``--seeds`` choose a share of the work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from material import Scenes, scenes
+from rich.console import Console
+
+from deixis.commands.train import Bar
+from deixis.metrics.phrases import FLICKR30K, baselines, phrase_scores
+from deixis.models.grounder import Grounder
+from deixis.recipes import GROUNDERS, GrounderRecipe, Phase, Schedule
+from deixis.training.grounders import Validation
+from deixis.training.run import run_recipe
+
+HERE = Path(__file__).parent
+TRAINING, VALIDATION, TEST = 500, 60, 200
+EPOCHS = 8
+SEEDS = (0, 1, 2)
+COVER = 0.25
+ROWS = {  # row -> (recipe, the power by which regions are ranked by what they cover; 0: by their own score)
+    "baseline, without cover": ("reir-baseline-small", 0.0),
+    "TSD, STR, VOGN and RC, without cover": ("reir-small", 0.0),
+    "baseline": ("reir-baseline-small", COVER),
+    "TSD": ("reir-two-stages-small", COVER),
+    "TSD, STR without the phrase": ("reir-region-regression-small", COVER),
+    "TSD, STR": ("reir-regression-small", COVER),
+    "TSD, VOGN and RC": ("reir-graph-small", COVER),
+    "TSD, STR, VOGN without attention and RC": ("reir-uniform-graph-small", COVER),
+    "TSD, STR, VOGN and RC": ("reir-small", COVER),
+}
+MEASURES = ("accuracy", "mean_iou", "pointing")
+
+
+def recipe(row: str, seed: int) -> GrounderRecipe:
+    """The row's recipe with a network of a size for scenes; regions have no names there, and captions vary little."""
+    name, cover = ROWS[row]
+    found = GROUNDERS[name]
+    sizes = {"words": 64, "width": 128, "hidden": 128, "dropout": 0.1, "whiten": 128}
+    return replace(
+        found,
+        model=replace(found.model, **sizes, names="none", context=False, cover=cover),
+        phases=(Phase(EPOCHS),),
+        schedule=Schedule(rate=3e-3, decay=0.85, every=1, clip=1.0),
+        self_taught=replace(found.self_taught, warm_up=0.375),  # the matching has to be learnt before it can teach
+        seed=seed,
+    )
+
+
+def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[str, Any]:
+    """Train and score one row with one seed; the line to keep."""
+    chosen = recipe(row, seed)
+    folder = work / "grounders" / f"{re.sub('[^a-z]+', '-', row.lower())}-{seed}"
+    began = time.process_time()
+    with Bar(talk, f"{row}, seed {seed}") as bar:
+        run_recipe(chosen, made.material, folder, bar.talk())
+    seconds = time.process_time() - began
+    test = Validation(replace(made.material, validation=made.test.samples))
+    scores = phrase_scores(test.references, test.answers(Grounder.from_pretrained(folder)), FLICKR30K, split="test")
+    kept = {score.name: score for score in scores if score.name in MEASURES}
+    return {
+        "row": row,
+        "seed": seed,
+        "seconds": round(seconds),
+        "supervision": chosen.supervision,
+        "scores": {name: round(score.value, 5) for name, score in kept.items()},
+        "signatures": {name: score.signature for name, score in kept.items()},
+        "phrases": len(test.references),
+        "recipe": chosen.to_json(),
+        "log": [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()],
+    }
+
+
+def table(lines: Sequence[Mapping[str, Any]], made: Scenes) -> str:
+    """Mean ± standard deviation over the seeds of each row, in per cent, below what needs no learning."""
+    head = ("", "seeds", "accuracy at IoU .5", "mean IoU", "pointing")
+    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    references = Validation(replace(made.material, validation=made.test.samples)).references
+    proposals = {sample.image_id: made.regions[sample.image_id].boxes for sample in made.test}
+    known = {score.name: 100 * score.value for score in baselines(references, FLICKR30K, proposals, split="test")}
+    out.append(f"| best proposal every time | - | {known['bound_best_proposal']:.1f} | - | - |")
+    out.append(f"| the whole picture | - | {known['baseline_whole_image']:.1f} | - | - |")
+    out.append(f"| always the picture's centre | - | - | - | {known['baseline_image_centre']:.1f} |")
+    for row in ROWS:
+        runs = [line for line in lines if line["row"] == row]
+        if runs:
+            cells = [_cell([100 * one["scores"][name] for one in runs]) for name in MEASURES]
+            out.append("| " + " | ".join([row, str(len(runs)), *cells]) + " |")
+    marks = sorted({mark for line in lines for mark in line["signatures"].values()})
+    seconds = statistics.mean(line["seconds"] for line in lines)
+    taught = sorted({line["supervision"] for line in lines})
+    note = (
+        f"Supervision: {'; '.join(taught)}. {lines[0]['phrases']} phrases. {seconds:.0f} CPU seconds a run on average."
+    )
+    return "\n".join([*out, "", note, "", *(f"`{mark}`  " for mark in marks)])
+
+
+def _cell(values: Sequence[float]) -> str:
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def write_table(path: Path, text: str) -> None:
+    """Put the table between its marks; the text around it is written by people."""
+    begin, end = "<!-- table -->", "<!-- end of table -->"
+    around = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
+    whole = f"{begin}\n{text}\n{end}"
+    path.write_text(re.sub(f"{begin}.*{end}", lambda _: whole, around, flags=re.DOTALL), encoding="utf-8")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines that are there."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def main() -> None:
+    """Do what is not done yet."""
+    parser = argparse.ArgumentParser(description="Compare phrase grounders on made scenes.")
+    parser.add_argument("--work", type=Path, required=True, help="folder that keeps features and models")
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    talk = Console(stderr=True, highlight=False)
+    kept = HERE / "grounders.jsonl"
+    made = scenes(options.work, TRAINING, VALIDATION, TEST, talk)
+    for seed in options.seeds:
+        for row in options.rows:
+            if any((line["row"], line["seed"]) == (row, seed) for line in read(kept)):
+                continue
+            line = run(row, seed, made, options.work, talk)
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            talk.print(f"{row}, seed {seed}: {line['scores']}, {line['seconds']} s", markup=False)
+            write_table(HERE / "grounders.md", table(read(kept), made))
+
+
+if __name__ == "__main__":
+    main()
