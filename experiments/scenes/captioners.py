@@ -14,7 +14,7 @@ import json
 import re
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,6 @@ HERE = Path(__file__).parent
 WIDTH = 128  # of the whitened region features
 EPOCHS = (3, 3)  # of rows with two phases; the others have their sum
 SEEDS = (0, 1, 2)
-COPIES = "baseline, branch copied four times"
 SHOWN = 4  # scenes in the picture of the branches, the first of the test split
 COLUMNS = {
     "CIDEr": "CIDEr",
@@ -75,12 +74,16 @@ def rows() -> dict[str, CaptionerRecipe]:
     branches = (Phase(epochs=first, branches=1), Phase(epochs=second))
     four = replace(baseline, model=replace(baseline.model, branches=4), phases=branches)
     boxes = find("supervised-small").supervision
+    copies, all_seen, cyclical_copies = CHANGED
+    cyclical = replace(baseline, phases=(Phase(epochs=first), Phase(epochs=second, objective="cycle")))
     return {
         "baseline": baseline,
-        COPIES: baseline,
+        copies: baseline,
         "distributed attention": four,
+        all_seen: four,
         "without elimination": replace(four, model=replace(four.model, eliminate=False)),
-        "cyclical": replace(baseline, phases=(Phase(epochs=first), Phase(epochs=second, objective="cycle"))),
+        "cyclical": cyclical,
+        cyclical_copies: cyclical,
         "supervised": replace(
             baseline,
             supervision=boxes,
@@ -92,7 +95,7 @@ def rows() -> dict[str, CaptionerRecipe]:
 
 def run(row: str, recipe: CaptionerRecipe, made: Scenes, work: Path, talk: Console) -> dict[str, Any]:
     """Train and score one row with one seed; the line to keep."""
-    trained_as = "baseline" if row == COPIES else row
+    trained_as, change = CHANGED.get(row, (row, None))
     recipe = replace(recipe, name=f"{trained_as}, seed {recipe.seed}")
     folder = work / "captioners" / f"{trained_as.replace(' ', '-')}-{recipe.seed}"
     # no box of the validation split helps to choose an epoch
@@ -106,8 +109,8 @@ def run(row: str, recipe: CaptionerRecipe, made: Scenes, work: Path, talk: Conso
         "seconds": round(time.process_time() - began),
     }
     captioner = Captioner.from_pretrained(folder)
-    if row == COPIES:
-        captioner = copied(captioner, 4)
+    if change is not None:
+        captioner = change(captioner)
     return {"row": row, "seed": recipe.seed, **test(captioner, made), **trained}
 
 
@@ -121,7 +124,7 @@ def test(captioner: Captioner, made: Scenes) -> dict[str, Any]:
     }
 
 
-def copied(captioner: Captioner, branches: int) -> Captioner:
+def copied(captioner: Captioner, branches: int = 4) -> Captioner:
     """A captioner of one branch with copies of it: by elimination the k-th copy looks at the k-th best region.
 
     What it shows is merging alone, without branches that learnt to differ.
@@ -138,6 +141,21 @@ def copied(captioner: Captioner, branches: int) -> Captioner:
     return Captioner(many, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.style)
 
 
+def seeing_all(captioner: Captioner) -> Captioner:
+    """The same weights, but no branch is kept from the regions that others took."""
+    decoder = Decoder(replace(captioner.decoder.config, eliminate=False))
+    decoder.load_state_dict(captioner.decoder.state_dict())
+    return Captioner(decoder, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.style)
+
+
+CHANGED: dict[str, tuple[str, Callable[[Captioner], Captioner]]] = {
+    "baseline, branch copied four times": ("baseline", copied),
+    "distributed attention, elimination only in training": ("distributed attention", seeing_all),
+    "cyclical, branch copied four times": ("cyclical", copied),
+}
+"""Rows that train nothing: another row's captioner, changed for the test."""
+
+
 def table(lines: Sequence[dict[str, Any]]) -> str:
     """Mean ± standard deviation over the seeds of each row, in per cent but for CIDEr."""
     head = ["", "supervision", "seeds", *COLUMNS.values()]
@@ -145,23 +163,24 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     for row in rows():
         runs = [line for line in lines if line["row"] == row]
         if runs:
-            cells = [_cell([100 * run["scores"][name] for run in runs]) for name in COLUMNS]
+            cells = [cell([100 * run["scores"][name] for run in runs]) for name in COLUMNS]
             seen = "boxes" if "boxes of" in runs[0]["recipe"]["supervision"] else "captions"
             out.append(f"| {row} | {seen} | {len(runs)} | " + " | ".join(cells) + " |")
     marks = sorted({mark for line in lines for mark in line["signatures"]})
     return "\n".join([*out, "", *(f"`{mark}`  " for mark in marks)])
 
 
-def _cell(values: Sequence[float]) -> str:
+def cell(values: Sequence[float]) -> str:
+    """Mean ± standard deviation."""
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.1f}{spread}"
 
 
-def write_table(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """Put the table between its marks; the text around it is written by people."""
+def between_marks(path: Path, tables: str) -> None:
+    """Put tables in their place; the text around them is written by people."""
     begin, end = "<!-- table -->", "<!-- end of table -->"
     text = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
-    whole = f"{begin}\n{table(lines)}\n{end}"
+    whole = f"{begin}\n{tables}\n{end}"
     path.write_text(re.sub(f"{begin}.*{end}", lambda _: whole, text, flags=re.DOTALL), encoding="utf-8")
 
 
@@ -219,7 +238,7 @@ def main() -> None:
         line = run(row, replace(rows()[row], seed=seed), made, options.work, talk)
         with kept.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        write_table(HERE / "captioners.md", read(kept))
+        between_marks(HERE / "captioners.md", table(read(kept)))
         talk.print(f"{row}, seed {seed}: F1_loc {100 * line['scores']['F1_loc']:.1f}")
     if made is not None and (folder := options.work / "captioners" / "distributed-attention-0").exists():
         captioner = Captioner.from_pretrained(folder)
