@@ -54,7 +54,9 @@ def read_config(folder: str | Path, *kinds: str) -> Json:
     except (OSError, ValueError) as error:
         raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
     if not isinstance(config, dict) or config.get("kind") not in kinds or config.get("format") != FORMAT:
-        raise DeixisError(f"{path} does not hold a {' or '.join(kinds)} of format {FORMAT}; is it another kind of model?")
+        raise DeixisError(
+            f"{path} does not hold a {' or '.join(kinds)} of format {FORMAT}; is it another kind of model?"
+        )
     return config
 
 

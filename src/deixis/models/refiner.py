@@ -66,7 +66,7 @@ class Matched:
         return self.attention @ self.regions
 
     def answer(self) -> tuple[Tensor, Tensor]:
-        """The box of each phrase ``[I, P, 4]`` and the coarse score of the region it came from ``[I, P]``."""
+        """The box of each phrase ``[I, P, 4]``, and the :func:`expected` coarse score as evidence for it."""
         fine = self.fine
         if fine is None:
             best = self.confidence.argmax(-1, keepdim=True)
@@ -76,10 +76,10 @@ class Matched:
             # Eq. 11 on the attention weights, which order regions as their scores do: of two bad regions the product
             # of the scores themselves, both negative, would prefer the worse
             at = (self.confidence.gather(-1, fine.chosen) * fine.attention).argmax(-1, keepdim=True)
-            best, boxes = fine.chosen.gather(-1, at), pick(fine.boxes, at)
+            boxes = pick(fine.boxes, at)
             moves = None if fine.moves is None else pick(fine.moves, at)
         boxes = boxes if moves is None else move(boxes, moves).clamp(0, 1)
-        return boxes.squeeze(2), self.scores.gather(-1, best).squeeze(-1)
+        return boxes.squeeze(2), expected(self.scores)
 
 
 @dataclass(frozen=True)
@@ -267,11 +267,16 @@ class Refiner(nn.Module):
         raw = self.coarse.similarity(asked, self.coarse.region(matched.regions))  # [I, phrases, N]
         likeness = self.likeness(None if phrases.vectors is None else phrases.vectors[where], names)
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
-        return (scores.softmax(-1) * scores.masked_fill(scores == -torch.inf, 0)).sum(-1)
+        return expected(scores)
 
     def drop(self, values: Tensor) -> Tensor:
         """Dropout while training."""
         return F.dropout(values, self.config.dropout, self.training)
+
+
+def expected(scores: Tensor) -> Tensor:
+    """The mean ``[...]`` of scores ``[..., N]`` under their own softmax: a maximum with a gradient for all of them."""
+    return (scores.softmax(-1) * scores.masked_fill(scores == -torch.inf, 0)).sum(-1)
 
 
 SPREAD = 0.3
