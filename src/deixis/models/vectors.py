@@ -7,7 +7,8 @@ is encoded once on a machine; its vector is kept on disk.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -40,13 +41,23 @@ def text_vectors(texts: Sequence[str]) -> Vectors:
         store = TextCache(cache_folder() / f"vectors-all-minilm-l6-v2-{VERSION}.sqlite")
         _known.update({text: _from_text(row) for text, row in store.read(missing).items()})
         new = [text for text in missing if text not in _known]
-        for start in range(0, len(new), KEPT):
+        for start in _told(range(0, len(new), KEPT)):
             some = new[start : start + KEPT]
             found = _encode(some)
             store.write({text: _to_text(vector) for text, vector in zip(some, found, strict=True)})
             # the same numbers as from the disk, whether this is the first time or not
             _known.update({text: _from_text(_to_text(vector)) for text, vector in zip(some, found, strict=True)})
     return np.stack([_known[text] for text in texts]) if texts else np.zeros((0, WIDTH), np.float32)
+
+
+def _told(rounds: range) -> Iterable[int]:
+    """The same with a progress bar on stderr, where the work is long and somebody watches."""
+    if len(rounds) < 3 or not sys.stderr.isatty():
+        return rounds
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(rounds, "reading phrases", console=Console(stderr=True), transient=True)
 
 
 def _to_text(vector: Vectors) -> str:

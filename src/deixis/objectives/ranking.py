@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.objectives.matching import hinge
+
 Form = Literal["normalised", "plain", "log"]
 
 
@@ -44,6 +46,8 @@ def ranking(similarity: Tensor, owner: Tensor, form: Form = "normalised", margin
 
     Captions of one image are never each other's negatives, and do not share one probability either.
     """
+    if form == "plain":
+        return hinge(similarity, owner, margin)
     nothing = torch.finfo(similarity.dtype).min
     own = similarity[owner, torch.arange(len(owner), device=owner.device)]  # [S]
     captions = similarity[owner].masked_fill(owner.unsqueeze(1) == owner, nothing)  # [S, S]
@@ -54,10 +58,7 @@ def ranking(similarity: Tensor, owner: Tensor, form: Form = "normalised", margin
 
 def _one_way(own: Tensor, others: Tensor, form: Form, margin: float) -> Tensor:
     """Each similarity ``own [S]`` against ``others [S, M]``."""
-    hardest = others.amax(1)
-    if form == "plain":
-        return F.relu(margin + hardest - own).sum()
     total = torch.logaddexp(own, others.logsumexp(1))
     if form == "log":
         return (total - own).sum()
-    return F.relu(margin + (hardest - total).exp() - (own - total).exp()).sum()
+    return F.relu(margin + (others.amax(1) - total).exp() - (own - total).exp()).sum()

@@ -173,7 +173,7 @@ def train_grounder(recipe: GrounderRecipe, material: Material, out: Path, talk: 
     kept = relation_categories(said.elements(), recipe.relations.minimum)
     categories = {name: number for number, name in enumerate(kept, 1)}
     if config.names != "none":
-        talk.say("reading phrases")
+        # all at once, rather than a few in every batch of the first epoch
         text_vectors([text for e in examples for d in e.descriptions for text in d.texts()])
     validation = Validation(material)
 
