@@ -24,8 +24,7 @@ class FusionRecipe(Recipe):
     model: FusionConfig  # sizes of the vocabulary and of the grid are filled in from the data
     momentum: MomentumConfig = field(default_factory=MomentumConfig)
     maps: MapConfig = field(default_factory=MapConfig)
-    # what a model begins with, if not with another: MiniLM's weights, its word pieces alone, or those of the captions
-    text: Literal["minilm", "pieces", "fresh"] = "minilm"
+    text: Literal["minilm", "pieces", "fresh"] = "minilm"  # what is begun with: MiniLM, its word pieces, the captions'
     detections: str = ""  # file of COCO results whose boxes teach; empty: boxes of the training set, if amc wants any
     min_score: float = 0.3  # of a detection
     min_area: float = 0.08  # of the image; smaller boxes teach nothing (AMC, Sec. 4.1)

@@ -9,24 +9,21 @@ from dataclasses import dataclass
 class FusionConfig:
     """Every size of a fusion model; the defaults are those of ALBEF (AMC, Sec. 4.1)."""
 
-    # text and fusion encoder: BERT, cut in two
-    vocabulary: int = 30522
-    hidden: int = 768
-    heads: int = 12
-    feed: int = 3072  # width between the two linear layers of a block
-    positions: int = 512
-    text_layers: int = 6
-    fusion_layers: int = 6
-    dropout: float = 0.1
-    # image encoder: a vision transformer on patches of pixels, or on the cells of a backbone's feature grid
-    patch: int = 16  # pixels along a patch; 0: tokens are cells of a grid
+    vocabulary: int = 30522  # word pieces
+    hidden: int = 768  # width of text and fusion encoder, which are a BERT cut in two
+    heads: int = 12  # of their attention
+    feed: int = 3072  # width between the two linear layers of their blocks
+    positions: int = 512  # word pieces of the longest text
+    text_layers: int = 6  # BERT's lower layers
+    fusion_layers: int = 6  # BERT's upper layers, which look at the image too
+    dropout: float = 0.1  # in text and fusion encoder
+    patch: int = 16  # pixels along a patch; 0: the image encoder's tokens are cells of a feature grid
     features: int = 0  # width of a cell, where tokens are cells
     side: int = 16  # patches or cells along a side of the image, which is squashed to a square
-    image_hidden: int = 768
-    image_heads: int = 12
-    image_feed: int = 3072
-    image_layers: int = 12
-    # heads
+    image_hidden: int = 768  # width of the image encoder, a vision transformer
+    image_heads: int = 12  # of its attention
+    image_feed: int = 3072  # width between the two linear layers of its blocks
+    image_layers: int = 12  # its blocks
     shared: int = 256  # width of the space in which whole images and whole texts are compared
     map_layer: int = 2  # fusion layer, from 0, whose attention makes the map; the third of six in AMC's code
 
