@@ -9,13 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from deixis import DeixisError, Regions
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
+from deixis.models import phrases as phrase_module
 from deixis.models.lstm import run_lstm
 from deixis.models.moves import move
 from deixis.models.padding import PaddedRegions
-from deixis.models.phrases import Description, PaddedPhrases, pad_phrases
+from deixis.models.phrases import Description, PaddedPhrases, name_vectors, pad_phrases
 from deixis.models.refiner import SPREAD, Matched, Refiner, RefinerConfig, covering
+from deixis.types import Labels
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "reir.npz"
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on"]], minimum=1)
@@ -104,6 +107,22 @@ def test_a_phrase_by_itself_is_read_as_if_it_were_a_sentence() -> None:
     refiner, phrases = small("alone"), asked()
     states, _ = refiner.read(refiner.embed(torch.tensor([VOCABULARY.encode(["a", "red", "hat"], ends=False)])))
     torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0].mean(0))
+
+
+def test_names_of_regions_are_weighted_by_probability(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A region that is a dog at .6 and a cat at .2, and one that is surely a cat; the second image has only one."""
+    known = {name: np.eye(384, dtype=np.float32)[i] for i, name in enumerate(("dog", "cat"))}
+    monkeypatch.setattr(phrase_module, "text_vectors", lambda texts: np.stack([known[text] for text in texts]))
+    phrase_module._table.cache_clear()
+    labels = Labels(np.array([[0, 1], [1, 0]]), np.array([[0.6, 0.2], [1.0, 0.0]]), ("dog", "cat"))
+    two = Regions(np.ones((2, 4)), np.ones((2, 3)), (9, 9), labels=labels)
+    names = name_vectors([two, two.select([1])])
+    torch.testing.assert_close(names[0, :, :2], torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
+    assert names[1, :, :2].tolist() == [[0, 1], [0, 0]]
+    assert name_vectors([two], top=1)[0, :, :2].tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(DeixisError, match="no class names"):
+        name_vectors([Regions(np.ones((1, 4)), np.ones((1, 3)), (9, 9))])
+    phrase_module._table.cache_clear()
 
 
 def test_the_lstm_is_torchs_own() -> None:
