@@ -8,6 +8,8 @@ wrong. The loader catches it, notes a :class:`Skipped` and takes the next record
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import math
 import os
@@ -192,6 +194,20 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """The bytes of a file that has no more than ``limit`` of them."""
     with _bounded(path, limit):
         return path.read_bytes()
+
+
+def read_packed_json(path: Path, limit: int) -> Any:
+    """A JSON file that may be packed with gzip; ``limit`` is the most bytes of it, packed and unpacked."""
+    packed = read_bytes(path, limit)
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(io.BytesIO(packed)) as file:
+                packed = file.read(limit + 1)
+            if len(packed) > limit:
+                raise BadFile(path, f"over the limit of {limit:,} bytes once unpacked")
+        return json.loads(packed)
+    except (OSError, EOFError, ValueError, RecursionError) as error:
+        raise BadFile(path, f"not readable as JSON ({error})") from None
 
 
 @contextmanager

@@ -7,18 +7,15 @@ boxes into the training, and a model that used them says so.
 
 from __future__ import annotations
 
-import gzip
-import io
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deixis import boxes as geometry
-from deixis.data.reading import BadFile, BadRecord, get, get_numbers, get_text, read_bytes
+from deixis.data.reading import BadFile, BadRecord, get, get_numbers, get_text, read_packed_json
 from deixis.data.sample import Sample
 from deixis.data.visual_genome import Triplet, spatial_texts, with_article
 from deixis.types import Box
@@ -144,7 +141,7 @@ def caption_triplets(
 
 def read_detections(path: Path, min_score: float = 0.3) -> dict[str, list[Named]]:
     """Image id -> what a detector is sure enough of, from COCO results with names (``.json`` or ``.json.gz``)."""
-    records = _read(path)
+    records = read_packed_json(path, MAX_BYTES)
     if not isinstance(records, list):
         raise BadFile(path, "a COCO results list of {image_id, category, bbox, score} was expected")
     found: defaultdict[str, list[Named]] = defaultdict(list)
@@ -159,19 +156,6 @@ def read_detections(path: Path, min_score: float = 0.3) -> dict[str, list[Named]
     if not found:
         raise BadFile(path, f"no detection has a score of {min_score:g} or more")
     return dict(found)
-
-
-def _read(path: Path) -> Any:
-    packed = read_bytes(path, MAX_BYTES)
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(io.BytesIO(packed)) as file:
-                packed = file.read(MAX_BYTES + 1)
-            if len(packed) > MAX_BYTES:
-                raise BadFile(path, f"over the limit of {MAX_BYTES:,} bytes once unpacked")
-        return json.loads(packed)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise BadFile(path, f"not readable as JSON ({error})") from None
 
 
 # Mirror images ------------------------------------------------------------------------------------------------------

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from deixis import boxes as geometry
-from deixis.data.reading import BadFile, BadRecord, get, get_numbers, read_bytes
+from deixis.data.reading import BadFile, BadRecord, get, get_numbers, read_bytes, read_packed_json
 from deixis.errors import DeixisError
 from deixis.vision.proposals.base import Found, Image, Proposals, finish
 
@@ -95,7 +93,7 @@ def _digest(path: Path) -> str:
 
 
 def _read_coco_results(path: Path) -> dict[str, Found]:
-    records = _json(path)
+    records = read_packed_json(path, MAX_BYTES)
     if not isinstance(records, list):
         raise BadFile(path, "a COCO results list of {image_id, bbox, score} was expected")
     rows: dict[str, list[tuple[float, list[float], str]]] = {}
@@ -120,19 +118,6 @@ def _read_coco_results(path: Path) -> dict[str, Found]:
             ids = np.array([[place[category]] for _, _, category in each])
             found[image_id] = Found(boxes, scores, classes, ids, scores[:, None])
     return found
-
-
-def _json(path: Path) -> Any:
-    packed = read_bytes(path, MAX_BYTES)
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(io.BytesIO(packed)) as file:
-                packed = file.read(MAX_BYTES + 1)
-            if len(packed) > MAX_BYTES:
-                raise BadFile(path, f"over the limit of {MAX_BYTES:,} bytes once unpacked")
-        return json.loads(packed)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise BadFile(path, f"not readable as JSON ({error})") from None
 
 
 def _read_npz(path: Path) -> dict[str, Found]:
