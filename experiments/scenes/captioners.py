@@ -9,10 +9,6 @@ is not done again, and a run that was stopped goes on. ``--rows`` and ``--seeds`
 
 from __future__ import annotations
 
-import argparse
-import json
-import re
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from kept import HERE, between_marks, cell, keep, markdown, options, read, read_log, signed, undone
 from material import Scenes, naming_things, scenes, whitened
 from PIL import Image
 from rich.console import Console
@@ -38,10 +35,8 @@ from deixis.recipes.captioners import Supervision
 from deixis.show.draw import Mark, Span, colour, draw_boxes, draw_text, stack
 from deixis.training.run import run_recipe
 
-HERE = Path(__file__).parent
 WIDTH = 128  # of the whitened region features
 EPOCHS = (3, 3)  # of rows with two phases; the others have their sum
-SEEDS = (0, 1, 2)
 SHOWN = 4  # scenes in the picture of the branches, the first of the test split
 COLUMNS = {
     "CIDEr": "CIDEr",
@@ -105,7 +100,7 @@ def run(row: str, recipe: CaptionerRecipe, made: Scenes, work: Path, talk: Conso
         run_recipe(recipe, replace(made.material, validation=blind), folder, bar.talk())
     trained = {
         "recipe": recipe.to_json(),
-        "log": [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()],
+        "log": read_log(folder),
         "seconds": round(time.process_time() - began),
     }
     captioner = Captioner.from_pretrained(folder)
@@ -158,30 +153,15 @@ CHANGED: dict[str, tuple[str, Callable[[Captioner], Captioner]]] = {
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
     """Mean ± standard deviation over the seeds of each row, in per cent but for CIDEr."""
-    head = ["", "supervision", "seeds", *COLUMNS.values()]
-    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    found = []
     for row in rows():
         runs = [line for line in lines if line["row"] == row]
         if runs:
             cells = [cell([100 * run["scores"][name] for run in runs]) for name in COLUMNS]
             seen = "boxes" if "boxes of" in runs[0]["recipe"]["supervision"] else "captions"
-            out.append(f"| {row} | {seen} | {len(runs)} | " + " | ".join(cells) + " |")
-    marks = sorted({mark for line in lines for mark in line["signatures"]})
-    return "\n".join([*out, "", *(f"`{mark}`  " for mark in marks)])
-
-
-def cell(values: Sequence[float]) -> str:
-    """Mean ± standard deviation."""
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}"
-
-
-def between_marks(path: Path, tables: str) -> None:
-    """Put tables in their place; the text around them is written by people."""
-    begin, end = "<!-- table -->", "<!-- end of table -->"
-    text = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
-    whole = f"{begin}\n{tables}\n{end}"
-    path.write_text(re.sub(f"{begin}.*{end}", lambda _: whole, text, flags=re.DOTALL), encoding="utf-8")
+            found.append([row, seen, len(runs), *cells])
+    marks = [mark for line in lines for mark in line["signatures"]]
+    return markdown(["", "supervision", "seeds", *COLUMNS.values()], found) + "\n\n" + signed(marks)
 
 
 def draw_branches(captioner: Captioner, made: Scenes, samples: Sequence[Sample]) -> Image.Image:
@@ -221,34 +201,21 @@ def light(picture: Image.Image, boxes: np.ndarray, weights: np.ndarray) -> Image
 
 def main() -> None:
     """Do what is not done yet."""
-    parser = argparse.ArgumentParser(description="Compare grounded captioners on made scenes.")
-    parser.add_argument("--work", type=Path, required=True, help="folder that keeps features and models")
-    parser.add_argument("--rows", nargs="+", choices=list(rows()), default=list(rows()))
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    options = parser.parse_args()
+    chosen = options("Compare grounded captioners on made scenes.", list(rows()))
     torch.set_num_threads(1)
     talk = Console(stderr=True, highlight=False)
     kept = HERE / "captioners.jsonl"
-    wanted = [(row, seed) for seed in options.seeds for row in options.rows]
     made: Scenes | None = None
-    for row, seed in wanted:
-        if any((line["row"], line["seed"]) == (row, seed) for line in read(kept)):
-            continue
-        made = made or whitened(naming_things(scenes(options.work, talk=talk)), WIDTH)
-        line = run(row, replace(rows()[row], seed=seed), made, options.work, talk)
-        with kept.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+    for row, seed in undone(kept, chosen.rows, chosen.seeds):
+        made = made or whitened(naming_things(scenes(chosen.work, talk=talk)), WIDTH)
+        line = run(row, replace(rows()[row], seed=seed), made, chosen.work, talk)
+        keep(kept, line)
         between_marks(HERE / "captioners.md", table(read(kept)))
         talk.print(f"{row}, seed {seed}: F1_loc {100 * line['scores']['F1_loc']:.1f}")
-    if made is not None and (folder := options.work / "captioners" / "distributed-attention-0").exists():
+    if made is not None and (folder := chosen.work / "captioners" / "distributed-attention-0").exists():
         captioner = Captioner.from_pretrained(folder)
         draw_branches(captioner, made, made.test[:SHOWN]).save(HERE / "branches.png", optimize=True)
     print(table(read(kept)))
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of the runs that are done."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ was stopped goes on. ``--rows`` and ``--seeds`` choose a share of the work.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import statistics
 import time
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kept import HERE, between_marks, cell, keep, markdown, options, read, read_log, signed, undone
 from rich.console import Console
 from rich.progress import track
 
@@ -36,10 +35,8 @@ from deixis.types import Grounding
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
-HERE = Path(__file__).parent
 TRAINING, VALIDATION, TEST = 900, 60, 300
 EPOCHS = (14, 4)  # of pairs, then of boxes
-SEEDS = (0, 1, 2)
 ROWS = {
     "ALBEF, pairs only": "albef-small",
     "+ L_mean": "amc-mean-small",
@@ -123,7 +120,7 @@ def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[st
         "signature": kept["pointing"].signature,
         "phrases": len(references),
         "recipe": chosen.to_json(),
-        "log": [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()],
+        "log": read_log(folder),
     }
 
 
@@ -141,56 +138,31 @@ def answers(pointer: Pointer, made: Scenes, references: Sequence[PhraseReference
 
 def table(lines: Sequence[Mapping[str, Any]], samples: Sequence[Sample]) -> str:
     """Mean ± standard deviation of the pointing game over the seeds of each row, in per cent."""
-    head = ("", "supervision", "seeds", "pointing", "CPU seconds a run")
-    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     references = phrase_references(Dataset("scenes", "test", tuple(samples)))
     centre = next(s for s in baselines(references, split="test") if s.name == "baseline_image_centre")
-    out.append(f"| always the image's centre | none | - | {100 * centre.value:.1f} | - |")
+    found: list[Sequence[object]] = [("always the image's centre", "none", "-", f"{100 * centre.value:.1f}", "-")]
     for row in ROWS:
         runs = [line for line in lines if line["row"] == row]
         if runs:
-            values = [100 * run["scores"]["pointing"] for run in runs]
-            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            pointing = cell([100 * run["scores"]["pointing"] for run in runs])
             seconds = statistics.mean(run["seconds"] for run in runs)
-            cells = (row, runs[0]["supervision"], len(runs), f"{statistics.mean(values):.1f}{spread}", f"{seconds:.0f}")
-            out.append("| " + " | ".join(map(str, cells)) + " |")
-    marks = sorted({line["signature"] for line in lines})
-    return "\n".join([*out, "", *(f"`{mark}`  " for mark in marks)])
-
-
-def write_table(path: Path, text: str) -> None:
-    """Put the table between its marks; the text around it is written by people."""
-    begin, end = "<!-- table -->", "<!-- end of table -->"
-    around = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
-    whole = f"{begin}\n{text}\n{end}"
-    path.write_text(re.sub(f"{begin}.*{end}", lambda _: whole, around, flags=re.DOTALL), encoding="utf-8")
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines that are there."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+            found.append((row, runs[0]["supervision"], len(runs), pointing, f"{seconds:.0f}"))
+    head = ("", "supervision", "seeds", "pointing", "CPU seconds a run")
+    return markdown(head, found) + "\n\n" + signed([line["signature"] for line in lines])
 
 
 def main() -> None:
     """Do what is not done yet."""
-    parser = argparse.ArgumentParser(description="Compare fusion models on made scenes.")
-    parser.add_argument("--work", type=Path, required=True, help="folder that keeps features and models")
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    options = parser.parse_args()
+    chosen = options("Compare fusion models on made scenes.", list(ROWS))
     torch.set_num_threads(1)
     talk = Console(stderr=True, highlight=False)
     kept = HERE / "fusions.jsonl"
-    made = scenes(options.work, talk)
-    for seed in options.seeds:
-        for row in options.rows:
-            if any((line["row"], line["seed"]) == (row, seed) for line in read(kept)):
-                continue
-            line = run(row, seed, made, options.work, talk)
-            with kept.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            write_table(HERE / "fusions.md", table(read(kept), made.test))
-            talk.print(f"{row}, seed {seed}: pointing {100 * line['scores']['pointing']:.1f}")
+    made = scenes(chosen.work, talk)
+    for row, seed in undone(kept, chosen.rows, chosen.seeds):
+        line = run(row, seed, made, chosen.work, talk)
+        keep(kept, line)
+        between_marks(HERE / "fusions.md", table(read(kept), made.test))
+        talk.print(f"{row}, seed {seed}: pointing {100 * line['scores']['pointing']:.1f}")
     print(table(read(kept), made.test))
 
 

@@ -9,8 +9,6 @@ that was stopped goes on. ``--rows`` and ``--seeds`` choose a share of the work.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import statistics
 import time
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kept import HERE, between_marks, cell, keep, markdown, options, read, read_log, signed, undone
 from material import Scenes, scenes
 from rich.console import Console
 
@@ -30,10 +29,8 @@ from deixis.recipes import GROUNDERS, GrounderRecipe, Phase, Schedule
 from deixis.training.grounders import Validation
 from deixis.training.run import run_recipe
 
-HERE = Path(__file__).parent
 TRAINING, VALIDATION, TEST = 500, 60, 200
 EPOCHS = 8
-SEEDS = (0, 1, 2)
 COVER = 0.25
 ROWS = {  # row -> (recipe, the power by which regions are ranked by what they cover; 0: by their own score)
     "baseline, without cover": ("reir-baseline-small", 0.0),
@@ -84,72 +81,47 @@ def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[st
         "signatures": {name: score.signature for name, score in kept.items()},
         "phrases": len(test.references),
         "recipe": chosen.to_json(),
-        "log": [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()],
+        "log": read_log(folder),
     }
 
 
 def table(lines: Sequence[Mapping[str, Any]], made: Scenes) -> str:
     """Mean ± standard deviation over the seeds of each row, in per cent, below what needs no learning."""
-    head = ("", "seeds", "accuracy at IoU .5", "mean IoU", "pointing")
-    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     references = Validation(replace(made.material, validation=made.test.samples)).references
     proposals = {sample.image_id: made.regions[sample.image_id].boxes for sample in made.test}
     known = {score.name: 100 * score.value for score in baselines(references, FLICKR30K, proposals, split="test")}
-    out.append(f"| best proposal every time | - | {known['bound_best_proposal']:.1f} | - | - |")
-    out.append(f"| the whole picture | - | {known['baseline_whole_image']:.1f} | - | - |")
-    out.append(f"| always the picture's centre | - | - | - | {known['baseline_image_centre']:.1f} |")
+    found: list[Sequence[object]] = [
+        ("best proposal every time", "-", f"{known['bound_best_proposal']:.1f}", "-", "-"),
+        ("the whole picture", "-", f"{known['baseline_whole_image']:.1f}", "-", "-"),
+        ("always the picture's centre", "-", "-", "-", f"{known['baseline_image_centre']:.1f}"),
+    ]
     for row in ROWS:
         runs = [line for line in lines if line["row"] == row]
         if runs:
-            cells = [_cell([100 * one["scores"][name] for one in runs]) for name in MEASURES]
-            out.append("| " + " | ".join([row, str(len(runs)), *cells]) + " |")
-    marks = sorted({mark for line in lines for mark in line["signatures"].values()})
+            cells = [cell([100 * one["scores"][name] for one in runs]) for name in MEASURES]
+            found.append([row, len(runs), *cells])
+    head = ("", "seeds", "accuracy at IoU .5", "mean IoU", "pointing")
+    marks = [mark for line in lines for mark in line["signatures"].values()]
     seconds = statistics.mean(line["seconds"] for line in lines)
     taught = sorted({line["supervision"] for line in lines})
     note = (
         f"Supervision: {'; '.join(taught)}. {lines[0]['phrases']} phrases. {seconds:.0f} CPU seconds a run on average."
     )
-    return "\n".join([*out, "", note, "", *(f"`{mark}`  " for mark in marks)])
-
-
-def _cell(values: Sequence[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}"
-
-
-def write_table(path: Path, text: str) -> None:
-    """Put the table between its marks; the text around it is written by people."""
-    begin, end = "<!-- table -->", "<!-- end of table -->"
-    around = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
-    whole = f"{begin}\n{text}\n{end}"
-    path.write_text(re.sub(f"{begin}.*{end}", lambda _: whole, around, flags=re.DOTALL), encoding="utf-8")
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines that are there."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return "\n\n".join([markdown(head, found), note, signed(marks)])
 
 
 def main() -> None:
     """Do what is not done yet."""
-    parser = argparse.ArgumentParser(description="Compare phrase grounders on made scenes.")
-    parser.add_argument("--work", type=Path, required=True, help="folder that keeps features and models")
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    options = parser.parse_args()
+    chosen = options("Compare phrase grounders on made scenes.", list(ROWS))
     torch.set_num_threads(1)
     talk = Console(stderr=True, highlight=False)
     kept = HERE / "grounders.jsonl"
-    made = scenes(options.work, TRAINING, VALIDATION, TEST, talk)
-    for seed in options.seeds:
-        for row in options.rows:
-            if any((line["row"], line["seed"]) == (row, seed) for line in read(kept)):
-                continue
-            line = run(row, seed, made, options.work, talk)
-            with kept.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            talk.print(f"{row}, seed {seed}: {line['scores']}, {line['seconds']} s", markup=False)
-            write_table(HERE / "grounders.md", table(read(kept), made))
+    made = scenes(chosen.work, TRAINING, VALIDATION, TEST, talk)
+    for row, seed in undone(kept, chosen.rows, chosen.seeds):
+        line = run(row, seed, made, chosen.work, talk)
+        keep(kept, line)
+        talk.print(f"{row}, seed {seed}: {line['scores']}, {line['seconds']} s", markup=False)
+        between_marks(HERE / "grounders.md", table(read(kept), made))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,172 @@
+"""Matchers on made scenes with partial proposals, and what captioners learn from them.
+
+    python experiments/scenes/guided.py --work path/to/folder
+
+trains SCAN and POS-SCAN, then the baseline captioner of ``captioners.py`` with the attention of one of them, and with
+rewards; all with every seed. Lines go to ``guided.jsonl``, the tables to ``guided.md``. What has its line is not done
+again. ``captioners.py`` has to have trained its baseline in the same folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from captioners import EPOCHS, WIDTH, rows, test
+from kept import HERE, between_marks, cell, keep, markdown, options, read, read_log, signed, undone
+from material import Scenes, naming_things, scenes, whitened
+from rich.console import Console
+
+from deixis.evaluation import evaluate_finder
+from deixis.models.aligner import Aligner
+from deixis.models.captioner import Captioner
+from deixis.objectives.distil import DistilConfig
+from deixis.objectives.self_critical import CriticConfig
+from deixis.recipes import CaptionerRecipe, Phase, Recipe, Schedule
+from deixis.recipes.matchers import MATCHERS, MatcherRecipe
+from deixis.training.run import Given, run_recipe
+
+CRITICAL = Phase(epochs=2, objective="self-critical", rate=3e-4)
+MATCHER_COLUMNS = {
+    "attention_accuracy": "attention accuracy",
+    "accuracy": "accuracy at IoU .5",
+    "pointing": "pointing",
+    "t2i_R@1": "R@1 of images",
+}
+CAPTIONER_COLUMNS = {
+    "CIDEr": "CIDEr",
+    "F1_all": "F1_all",
+    "F1_loc": "F1_loc",
+    "attention_accuracy": "attention accuracy",
+    "errors_correct": "correct",
+    "errors_partial": "partial",
+}
+
+
+def matchers() -> dict[str, MatcherRecipe]:
+    """SCAN and POS-SCAN, small enough for a minute."""
+
+    def sized(recipe: MatcherRecipe) -> MatcherRecipe:
+        return replace(
+            recipe,
+            model=replace(recipe.model, words=96, embed=128),
+            phases=(Phase(epochs=2, objective="all"), Phase(epochs=4, rate=1e-3)),
+            schedule=Schedule(rate=2e-3, decay=0.7, every=1, clip=2.0),
+            max_words=10,
+        )
+
+    return {name: sized(MATCHERS[f"{name}-small"]) for name in ("scan", "pos-scan")}
+
+
+def captioners() -> dict[str, CaptionerRecipe]:
+    """The baseline taught and rewarded, and what no paper has tried: branches, a teacher and a cycle together."""
+    baseline, four = rows()["baseline"], rows()["distributed attention"]
+    critical = replace(baseline, phases=(*baseline.phases, CRITICAL))
+    first, second = EPOCHS
+    taught = DistilConfig("pos-scan-small")
+    return {
+        "+ scan": replace(baseline, distil=DistilConfig("scan-small")),
+        "+ pos-scan": replace(baseline, distil=taught),
+        "then CIDEr": replace(critical, critic=CriticConfig()),
+        "then CIDEr and pos-scan": replace(critical, critic=CriticConfig(match=1.0, judge="pos-scan-small")),
+        "distributed attention + pos-scan": replace(four, distil=taught),
+        "distributed attention + pos-scan + cycle": replace(
+            four, distil=taught, phases=(Phase(epochs=first, branches=1), Phase(epochs=second, objective="cycle"))
+        ),
+    }
+
+
+def given(row: str, recipe: CaptionerRecipe, work: Path) -> Given:
+    """The matcher that the row learns from, and the baseline where it begins from that."""
+    folder = work / "guided"
+    teacher = (
+        folder / f"{recipe.distil.teacher.removesuffix('-small')}-{recipe.seed}" if recipe.distil.teacher else None
+    )
+    judge = folder / f"pos-scan-{recipe.seed}" if recipe.critic.judge else None
+    start = work / "captioners" / f"baseline-{recipe.seed}" if row.startswith("then") else None
+    return Given(start, teacher, judge)
+
+
+def run(row: str, recipe: Recipe, made: Scenes, work: Path) -> dict[str, Any]:
+    """Train and score one row with one seed; the line to keep."""
+    recipe = replace(recipe, name=f"{row}, seed {recipe.seed}")
+    folder = work / "guided" / f"{row.replace(' ', '-').replace('-+', '')}-{recipe.seed}"
+    blind = [replace(sample, entities=()) for sample in made.validation]  # no box helps to choose an epoch
+    began = time.process_time()
+    helped = given(row, recipe, work) if isinstance(recipe, CaptionerRecipe) else None
+    run_recipe(recipe, replace(made.material, validation=blind), folder, given=helped)
+    trained = {
+        "recipe": recipe.to_json(),
+        "log": read_log(folder),
+        "seconds": round(time.process_time() - began),
+    }
+    if isinstance(recipe, CaptionerRecipe):
+        scored = test(Captioner.from_pretrained(folder), made)
+    else:
+        scored = test_matcher(Aligner.from_pretrained(folder), made)
+    return {"row": row, "seed": recipe.seed, **scored, **trained}
+
+
+def test_matcher(aligner: Aligner, made: Scenes) -> dict[str, Any]:
+    """Phrases of the test split's captions, and retrieval among its pictures."""
+    from deixis.training.matchers import make_pairs, recalls
+
+    _, result = evaluate_finder(aligner, made.reference(made.test), made.regions)
+    pairs = make_pairs(made.test, aligner.vocabulary, aligner.matcher.config.count, 10)
+    found = {score.name: score.value for score in result.scores} | recalls(aligner.matcher, pairs, made.regions)
+    return {
+        "scores": {name: round(value, 5) for name, value in found.items()},
+        "signatures": sorted({score.signature for score in result.scores if score.name in MATCHER_COLUMNS}),
+    }
+
+
+def table(names: Sequence[str], columns: Mapping[str, str], lines: Sequence[dict[str, Any]]) -> str:
+    """Mean ± standard deviation over the seeds of each row, in per cent."""
+    found = []
+    for row in names:
+        runs = [line for line in lines if line["row"] == row]
+        if runs:
+            cells = [cell([100 * run["scores"][name] for run in runs]) for name in columns]
+            found.append([row, "captions", len(runs), *cells])
+    return markdown(["", "supervision", "seeds", *columns.values()], found)
+
+
+def report(lines: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> str:
+    """Both tables; the first rows of the second are those of ``captioners.py``."""
+    shown = ("baseline", "distributed attention")
+    both = [*(line for line in before if line["row"] in shown), *lines]
+    marks = [mark for line in lines for mark in line["signatures"]]
+    names = list(captioners())
+    order = [shown[0], *names[:4], shown[1], *names[4:]]
+    return "\n\n".join(
+        [
+            table(list(matchers()), MATCHER_COLUMNS, lines),
+            table(order, CAPTIONER_COLUMNS, both),
+            signed(marks),
+        ]
+    )
+
+
+def main() -> None:
+    """Do what is not done yet."""
+    every: dict[str, Recipe] = {**matchers(), **captioners()}
+    chosen = options("Compare matchers, and captioners that learn from them.", list(every))
+    torch.set_num_threads(1)
+    talk = Console(stderr=True, highlight=False)
+    kept = HERE / "guided.jsonl"
+    made: Scenes | None = None
+    for row, seed in undone(kept, chosen.rows, chosen.seeds):
+        made = made or whitened(naming_things(scenes(chosen.work, talk=talk)), WIDTH)
+        line = run(row, replace(every[row], seed=seed), made, chosen.work)
+        keep(kept, line)
+        between_marks(HERE / "guided.md", report(read(kept), read(HERE / "captioners.jsonl")))
+        main_score = "F1_loc" if "F1_loc" in line["scores"] else "attention_accuracy"
+        talk.print(f"{row}, seed {seed}: {main_score} {100 * line['scores'][main_score]:.1f}, {line['seconds']} s")
+
+
+if __name__ == "__main__":
+    main()
