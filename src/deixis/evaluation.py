@@ -12,6 +12,9 @@ from deixis.language.parse import parse
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.references import Reference
+from deixis.metrics.retrieval import retrieval
+from deixis.metrics.score import Score
+from deixis.models.aligner import Aligner
 from deixis.models.captioner import Captioner
 from deixis.models.eyes import Photo
 from deixis.models.pretrained import FindsPhrases
@@ -43,11 +46,30 @@ def evaluate_captioner(
 def evaluate_finder(
     finder: FindsPhrases, reference: Reference, photos: Mapping[str, Photo]
 ) -> tuple[Predictions, Evaluation]:
-    """The places of the phrases of a split's captions, each caption with all its phrases at once; all scores."""
-    if not reference.phrases:
-        raise DeixisError(f"{reference.name} ({reference.split}) has no phrases with boxes to compare with.")
+    """The places of the phrases of a split's captions, each caption with all its phrases at once; all scores.
+
+    A matcher is also asked which image belongs to which caption; that needs no boxes.
+    """
     predictions = Predictions(Path(finder.name), "deixis", phrases=find_phrases(finder, reference.samples, photos))
-    return predictions, evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
+    result = Evaluation(())
+    if predictions.phrases:
+        result = evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
+    elif not isinstance(finder, Aligner):
+        raise DeixisError(f"{reference.name} ({reference.split}) has no phrases with boxes to compare with.")
+    if isinstance(finder, Aligner):
+        result = replace(result, scores=(*result.scores, *retrieve(finder, reference, photos)))
+    return predictions, result
+
+
+def retrieve(aligner: Aligner, reference: Reference, photos: Mapping[str, Photo]) -> list[Score]:
+    """Recall and ranks among all images and captions of a split, both ways."""
+    samples = [sample for sample in reference.samples if sample.image_id in photos and sample.captions]
+    owner = [row for row, sample in enumerate(samples) for _ in sample.captions]
+    regions = [aligner.eyes.look(photos[sample.image_id]) for sample in samples]
+    similarities = aligner.scores(regions, [caption.text for sample in samples for caption in sample.captions])
+    about = f"data:{reference.name}|split:{reference.split}|"
+    scores = retrieval(similarities, [sample.image_id for sample in samples], owner=owner)
+    return [replace(score, signature=about + score.signature) for score in scores]
 
 
 def find_phrases(finder: FindsPhrases, samples: Sequence[Sample], photos: Mapping[str, Photo]) -> Answers:

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import deixis
-from deixis import GroundedCaption, Grounding, Regions, cli
+from deixis import DeixisError, GroundedCaption, Grounding, Regions, cli
 from deixis.commands.eval import rank_images
 from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
@@ -18,8 +20,10 @@ from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import Score, load_scores, make_score
+from deixis.models.aligner import Aligner
 from deixis.models.captioner import Captioner, Style
 from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.types import Phrase
 from deixis.vision.extractor import named_extractor
 
@@ -115,6 +119,27 @@ def test_phrase_grounders_are_scored_too(world: tuple[list[Sample], dict[str, Re
     assert len(predictions.phrases) == len(reference.phrases)
     assert scores["pointing"] == pytest.approx(scores["baseline_image_centre"])
     assert 0 <= scores["attention_accuracy"] < 1
+
+
+def test_a_matcher_is_asked_which_image_belongs_to_which_caption(
+    world: tuple[list[Sample], dict[str, Regions], Captioner],
+) -> None:
+    samples, regions, model = world
+    width = regions[samples[0].image_id].features.shape[1]
+    torch.manual_seed(0)
+    matcher = Matcher(MatcherConfig(len(model.vocabulary), width, words=8, embed=8))
+    aligner = Aligner(matcher, model.vocabulary, model.eyes.to_json(), "tiny")
+    reference = make_reference(Dataset("scenes", "test", tuple(samples)), lambda: samples)
+    _, result = evaluate_finder(aligner, reference, regions)
+    scores = {score.name: score for score in result.scores}
+    assert {"pointing", "attention_accuracy", "i2t_R@1", "t2i_median_rank"} <= set(scores)
+    assert scores["t2i_R@5"].value == 1.0  # there are four images
+    assert scores["t2i_R@5"].signature.startswith("data:scenes|split:test|images:4")
+    bare = [replace(sample, entities=()) for sample in samples]
+    _, result = evaluate_finder(aligner, make_reference(Dataset("scenes", "test", tuple(bare)), tuple), regions)
+    assert {score.name[:4] for score in result.scores} == {"i2t_", "t2i_"}
+    with pytest.raises(DeixisError, match="no phrases with boxes"):
+        evaluate_finder(Centre(), make_reference(Dataset("scenes", "test", tuple(bare)), tuple), regions)
 
 
 def test_images_are_ordered_by_grounding_then_words() -> None:

@@ -45,9 +45,11 @@ def eval(
 
     A captioner captions every image and grounds the phrases of the true captions; both are scored: caption metrics, F1
     of grounded words, attention accuracy on true sentences, kinds of error. A phrase grounder finds the phrases of the
-    true captions. The folder of the evaluation has the predictions (captions.jsonl, phrases.jsonl), the scores with
-    their statistics for 'deixis compare' (scores.json) and a page of them (scores.html); for a captioner also a page of
-    the worst and the best captions (index.html).
+    true captions; a matcher also searches images for captions and captions for images.
+
+    The folder of the evaluation has the predictions (captions.jsonl, phrases.jsonl), the scores with their statistics
+    for 'deixis compare' (scores.json) and a page of them (scores.html); for a captioner also a page of the worst and the
+    best captions (index.html).
 
     For example: deixis eval runs/updown --data flickr30k --split test
 

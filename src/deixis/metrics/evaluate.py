@@ -36,6 +36,7 @@ GROUPS = {
     "words": ("attention_accuracy",),
     "hallucination": ("CHAIR",),
     "phrases": ("accuracy", "mean_iou", "recall_at", "pointing", "baseline", "bound"),
+    "retrieval": ("i2t", "t2i"),
 }
 """Groups of metrics, and how the names of their scores begin."""
 

@@ -25,6 +25,7 @@ TITLES = {
     "words": "Words of reference sentences",
     "hallucination": "Hallucinated objects",
     "phrases": "Phrases",
+    "retrieval": "Images for sentences, sentences for images",
 }
 HEADLINES = ("CIDEr", "BLEU-4", "F1_all", "F1_loc", "attention_accuracy", "accuracy", "mean_iou", "pointing", "CHAIRi")
 ERRORS = {
