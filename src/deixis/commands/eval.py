@@ -48,8 +48,8 @@ def eval(
     true captions; a matcher also searches images for captions and captions for images.
 
     The folder of the evaluation has the predictions (captions.jsonl, phrases.jsonl), the scores with their statistics
-    for 'deixis compare' (scores.json) and a page of them (scores.html); for a captioner also a page of the worst and the
-    best captions (index.html).
+    for 'deixis compare' (scores.json) and a page of them (scores.html); for a captioner also a page of the worst and
+    the best captions (index.html).
 
     For example: deixis eval runs/updown --data flickr30k --split test
 
