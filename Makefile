@@ -23,7 +23,8 @@ demo: setup
 	$(BIN)/deixis demo
 
 test: setup lint types
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	@# two processes with one thread each: threads of both would wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .
