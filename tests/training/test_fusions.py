@@ -117,8 +117,8 @@ def test_pairs_teach_to_match_and_boxes_teach_to_point(material: Material, tmp_p
     amc = recipe("amc", 7, momentum=plain, select="pointing")
     run_recipe(amc, material, tmp_path / "amc", given=Given(start=tmp_path / "albef"))
     after = scores(tmp_path / "amc")
-    # a guess among quarters is right in a fourth; how much is learnt differs with the rounding of other threads
-    assert after["pointing"] > max(0.65, before["pointing"] + 0.15)
+    assert after["pointing"] > 0.85  # a guess among quarters is right in a fourth
+    assert before["pointing"] < 0.6
     card = (tmp_path / "amc" / "README.md").read_text()
     assert "boxes of the training set; the epoch is chosen by boxes of validation images" in card
     # what was saved points as it did
