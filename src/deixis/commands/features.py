@@ -21,6 +21,7 @@ from rich.text import Text
 
 from deixis import data
 from deixis.errors import DeixisError
+from deixis.photographs import images_in
 from deixis.types import Json
 from deixis.vision.bulk import Job, Outcome, Workers
 from deixis.vision.store import FeatureStore, StoreWriter
@@ -28,11 +29,6 @@ from deixis.vision.store import FeatureStore, StoreWriter
 if TYPE_CHECKING:
     from deixis.vision.extractor import Extractor
 
-SUFFIXES = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".heic", ".heif", ".jp2"),
-    *(".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
-)
-"""Files that count as images in a plain folder. What Pillow cannot open is then skipped by name, not passed over."""
 SHOWN = 20
 """How many skipped images are listed at the end; ``skipped.json`` in the store has them all."""
 
@@ -96,7 +92,7 @@ def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
     try:
         loader = data.recognise(directory)
     except DeixisError:
-        images = list(_images_in(directory)) if directory.is_dir() else []
+        images = list(images_in(directory)) if directory.is_dir() else []
         if not images:
             raise
         if split is not None:
@@ -111,15 +107,6 @@ def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
     if not jobs:
         raise DeixisError(f"{directory} names no images; 'deixis data check {directory}' says what is missing.")
     return list(jobs.values())
-
-
-def _images_in(directory: Path) -> Iterator[Path]:
-    for folder, inner, files in os.walk(directory):
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
-        for name in sorted(files):
-            path = Path(folder, name)
-            if path.suffix.lower() in SUFFIXES and not name.startswith(".") and path.is_file():
-                yield path
 
 
 def _make(backbone: str, proposals: str, boxes: int, grid: int) -> Extractor:

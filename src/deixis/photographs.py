@@ -1,0 +1,46 @@
+"""The photographs of a folder, and which of them a name means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+from deixis.errors import DeixisError
+
+SUFFIXES = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".heic", ".heif", ".jp2"),
+    *(".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
+)
+"""Files that count as images in a plain folder. What Pillow cannot open is then skipped by name, not passed over."""
+
+
+def images_in(directory: Path) -> Iterator[Path]:
+    """The image files of a folder and its subfolders, in order; nothing hidden."""
+    for folder, inner, files in os.walk(directory):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(folder, name)
+            if path.suffix.lower() in SUFFIXES and not name.startswith(".") and path.is_file():
+                yield path
+
+
+class Photographs:
+    """The image files of a folder and its subfolders, by whatever name a prediction gives them."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise DeixisError(f"{folder} is not a folder; name the one that holds the photographs.")
+        self.folder = folder
+        self._named: dict[str, set[Path]] = {}
+        for path in images_in(folder):
+            for name in {path.relative_to(folder).as_posix(), path.name, path.stem}:
+                self._named.setdefault(name, set()).add(path)
+
+    def find(self, name: str) -> Path | None:
+        """The file meant by a path, a file name, or that without its ending; None where none is, or several are."""
+        path = PurePath(name)
+        for known in (path.as_posix(), path.name, path.stem):
+            if len(found := self._named.get(known, set())) == 1:
+                return next(iter(found))
+        return None
