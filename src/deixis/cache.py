@@ -7,8 +7,9 @@ import os
 import sqlite3
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,17 @@ T = TypeVar("T")
 
 _LOOKUP = 500  # keys in one query; SQLite takes no more than 999 everywhere
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_KEEPING: ContextVar[bool] = ContextVar("keeping", default=True)
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Within this block, in this thread, no cache touches the disk: the texts of others are not ours to keep."""
+    token = _KEEPING.set(False)
+    try:
+        yield
+    finally:
+        _KEEPING.reset(token)
 
 
 def cache_folder() -> Path:
@@ -55,7 +67,7 @@ class TextCache:
         self._use(lambda table: table.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?)", rows), None)
 
     def _use(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        if not self._usable:
+        if not self._usable or not _KEEPING.get():
             return otherwise
         try:
             try:

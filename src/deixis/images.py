@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,23 +16,30 @@ MAX_PIXELS = 100_000_000
 """Images with more pixels than this are refused before decoding (a 100-megapixel photograph still passes)."""
 
 
-def load_image(source: str | Path | bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
+class ImageTooLargeError(DeixisError):
+    """An image has more pixels than it may; none of them was decoded."""
+
+
+def load_image(
+    source: str | Path | bytes, max_pixels: int = MAX_PIXELS, formats: Sequence[str] | None = None
+) -> Image.Image:
     """An RGB image, upright (EXIF rotation applied), from a path or from the bytes of a file.
 
     Greyscale, palette, CMYK and 16-bit images are converted; transparency is laid over white. Raises
-    :class:`DeixisError` that names the file when it is missing, unreadable, truncated, empty or too large.
+    :class:`DeixisError` that names the file when it is missing, unreadable, truncated, empty or too large
+    (:class:`ImageTooLargeError`). ``formats`` are those that may be read, by Pillow's names; None: all it knows.
     """
     name = "the uploaded image" if isinstance(source, bytes) else str(source)
     try:
         # Pillow warns at a fixed size of its own; the bound here is ours and comes before decoding.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd metadata too: the image is either read or refused
-            image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+            image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats)
             width, height = image.size
             if width < 1 or height < 1:
                 raise DeixisError(f"{name} has no pixels ({width} x {height}); leave it out or replace it.")
             if width * height > max_pixels:
-                raise DeixisError(
+                raise ImageTooLargeError(
                     f"{name} has {width} x {height} pixels, over the limit of {max_pixels:,}; make it smaller first."
                 )
             # JPEG can decode at a fraction of its size, but boxes must stay in original pixels: decode in full.
@@ -45,7 +53,7 @@ def load_image(source: str | Path | bytes, max_pixels: int = MAX_PIXELS) -> Imag
     except IsADirectoryError:
         raise DeixisError(f"{name} is a folder, not an image; name one file in it.") from None
     except Image.DecompressionBombError:  # Pillow's own bound, for sizes far over ours
-        raise DeixisError(f"{name} has far more than {max_pixels:,} pixels; make it smaller first.") from None
+        raise ImageTooLargeError(f"{name} has far more than {max_pixels:,} pixels; make it smaller first.") from None
     except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
         reason = str(error) or type(error).__name__
         raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None

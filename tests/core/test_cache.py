@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deixis.cache import TextCache, cache_folder
+from deixis.cache import TextCache, cache_folder, nothing_kept
 
 NAMES = [f"name {i}" for i in range(1200)]  # more than one query's worth
 
@@ -30,6 +30,18 @@ def test_the_last_text_of_a_name_counts(path: Path) -> None:
     cache.write({"a": "first", "b": "kept"})
     cache.write({"a": "second"})
     assert cache.read(["a", "b"]) == {"a": "second", "b": "kept"}
+
+
+def test_nothing_is_kept_where_nothing_may_be(path: Path) -> None:
+    cache = TextCache(path)
+    with nothing_kept():
+        cache.write({"a": "text"})
+        assert cache.read(["a"]) == {}
+    assert not path.exists()
+    cache.write({"a": "text"})
+    with nothing_kept():
+        assert cache.read(["a"]) == {}
+    assert cache.read(["a"]) == {"a": "text"}
 
 
 def test_a_file_of_rubbish_is_begun_anew(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

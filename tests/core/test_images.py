@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from deixis import DeixisError
-from deixis.images import image_size, load_image
+from deixis.images import ImageTooLargeError, image_size, load_image
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F"])
@@ -50,6 +50,13 @@ def test_bytes_are_taken_too() -> None:
     assert load_image(file.getvalue()).size == (3, 2)
 
 
+def test_only_the_formats_that_are_wanted_are_read() -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (3, 2)).save(file, "EPS")
+    with pytest.raises(DeixisError, match="cannot be read as an image"):
+        load_image(file.getvalue(), formats=("PNG", "JPEG"))
+
+
 def png_that_claims(width: int, height: int) -> bytes:
     """The header of a PNG of any size, with nearly no pixels behind it."""
 
@@ -65,7 +72,7 @@ def png_that_claims(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("size", [(20_000, 20_000), (100_000, 100_000)])
 def test_a_bomb_is_refused_before_decoding(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda self: pytest.fail("decoded"))
-    with pytest.raises(DeixisError, match="the uploaded image"):
+    with pytest.raises(ImageTooLargeError, match="the uploaded image"):
         load_image(png_that_claims(*size))
 
 
