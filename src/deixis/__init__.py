@@ -11,6 +11,7 @@ from deixis.types import GroundedCaption, Grounding, HeatMap, Labels, Phrase, Re
 
 if TYPE_CHECKING:
     from deixis.models.captioner import Captioner
+    from deixis.models.pretrained import load_captioner, load_finder
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,9 +24,15 @@ __all__ = [
     "Phrase",
     "Regions",
     "__version__",
+    "load_captioner",
+    "load_finder",
 ]
 
-_MODELS = {"Captioner": "deixis.models.captioner"}
+_MODELS = {
+    "Captioner": "deixis.models.captioner",
+    "load_captioner": "deixis.models.pretrained",
+    "load_finder": "deixis.models.pretrained",
+}
 
 
 def __getattr__(name: str) -> Any:

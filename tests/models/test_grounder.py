@@ -75,7 +75,7 @@ def test_other_models_are_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"format": 1, "kind": "captioner"}))
     with pytest.raises(DeixisError, match="does not hold a matcher or grounder"):
         load_finder(tmp_path)
-    with pytest.raises(DeixisError, match="not the folder"):
+    with pytest.raises(DeixisError, match="not a folder"):
         load_finder(tmp_path / "nothing")
 
 
@@ -101,7 +101,7 @@ def test_the_verb_says_what_is_wrong(folder: tuple[Path, Path], capsys: pytest.C
     assert cli.run(["ground", photo, "--model", model]) == 1
     assert "--caption" in capsys.readouterr().err
     assert cli.run(["ground", photo, "a dog", "--model", photo]) == 1
-    assert "not the folder of a model" in capsys.readouterr().err
+    assert "it is not a folder, and the package has" in capsys.readouterr().err
     assert cli.run(["ground", photo, "a dog", "--model", model, "--draw", "nowhere/x.png"]) == 1
     assert "found.png" in capsys.readouterr().err
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from deixis.errors import DeixisError
 from deixis.images import load_image
+from deixis.models.pretrained import FINDER, model_folder
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -25,7 +26,7 @@ def check(
     photo: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO")],
     caption: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CAPTION")],
     *,
-    model: Path,
+    model: str = FINDER,
     draw: Path | None = None,
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
@@ -37,7 +38,7 @@ def check(
     Args:
         photo: the photograph.
         caption: a sentence about it, yours or a model's.
-        model: the folder of a fusion model (see deixis train amc-small).
+        model: a name of the package or the folder of a fusion model (see deixis train amc-small).
         draw: write a sheet with the heat map of each noun phrase (.png, .jpg, ...).
         as_json: write the result to stdout as JSON.
         quiet: say nothing.
@@ -47,7 +48,7 @@ def check(
     with talk.status("loading the model"):
         from deixis.models.pointer import Pointer
 
-        pointer = Pointer.from_pretrained(model)
+        pointer = Pointer.from_pretrained(model_folder(model))
     with talk.status(f"looking at {photo}"):
         checked = pointer.check(image, caption)
     if draw is not None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -21,6 +21,8 @@ from deixis.metrics.score import save_scores
 from deixis.show.page import Shown, caption_page
 from deixis.types import GroundedCaption
 
+Place = Literal["best", "vote"]  # as in models/voting.py, which needs torch
+
 if TYPE_CHECKING:
     from deixis.models.eyes import Eyes, Photo
 
@@ -31,11 +33,12 @@ ORDER = ("F1_all_per_sent", "CIDEr")
 
 
 def eval(
-    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     data: Path,
     split: str = "test",
     features: Path | None = None,
     out: Path | None = None,
+    place: Place | None = None,
     shown: int = 12,
     threads: int = 0,
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
@@ -54,11 +57,13 @@ def eval(
     For example: deixis eval runs/updown --data flickr30k --split test
 
     Args:
-        model: the folder of the model, as 'deixis train' leaves it.
+        model: a name of the package, or the folder of a model as 'deixis train' leaves it.
         data: the data set.
         split: which split of it.
         features: its feature store; without it, what the model sees in each photograph is found now.
-        out: where the evaluation goes; into the model's folder if not given.
+        out: where the evaluation goes; into the model's folder if not given, or runs/NAME for one of the package.
+        place: which region is the box of a word or phrase: the one with the most attention (best; of several branches
+            the best of each, merged), or the one that all regions vote for (vote); as the model has it if not given.
         shown: how many of the worst, and of the best, captions the page shows.
         threads: of torch; 0: one for each core.
         as_json: write the scores to stdout as JSON.
@@ -66,15 +71,18 @@ def eval(
     """
     import torch
 
-    from deixis.evaluation import evaluate_captioner, evaluate_finder
+    from deixis.evaluation import evaluate_captioner, evaluate_finder, set_place
     from deixis.models.captioner import Captioner
-    from deixis.models.pretrained import load_model
+    from deixis.models.pretrained import PACKAGE, load_model, model_folder
     from deixis.vision.store import FeatureStore
 
     if threads:
         torch.set_num_threads(threads)
     talk = Console(stderr=True, quiet=quiet, highlight=False)
-    loaded = load_model(model)
+    source = model_folder(model)
+    loaded = load_model(source)
+    if place is not None:
+        set_place(loaded, place)
     with talk.status(f"reading {data}"):
         reference = read_reference(data, split)
     store = None if features is None else FeatureStore(features)
@@ -84,9 +92,12 @@ def eval(
             predictions, result = evaluate_captioner(loaded, reference, seen)
         else:
             predictions, result = evaluate_finder(loaded, reference, seen)
-    folder = out or model / f"eval-{split}"
+    home = Path("runs") / source.name if source.parent == PACKAGE else source
+    folder = out or home / f"eval-{split}"
     about = {"predictions": str(folder), "model": loaded.name}
-    about |= {"data": reference.name, "split": reference.split, "supervision": supervision(model)}
+    about |= {"data": reference.name, "split": reference.split, "supervision": supervision(source)}
+    if place is not None:
+        about["place"] = place
     write(folder, predictions, result, about)
     write_pages(folder, predictions, reference, result, about, shown)
     tell(result, about, talk, as_json)

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from deixis.errors import DeixisError
 from deixis.images import load_image
+from deixis.models.pretrained import FINDER, load_finder
 from deixis.types import Grounding
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -26,7 +27,7 @@ def ground(
     photo: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO")],
     phrases: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHRASE ...")] = (),
     *,
-    model: Path,
+    model: str = FINDER,
     caption: str = "",
     draw: Path | None = None,
     heat: Path | None = None,
@@ -36,12 +37,12 @@ def ground(
 ) -> int:
     """Find phrases in a photograph: a box for each, and a score that tells whether it is there at all.
 
-    For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --model runs/reir --draw found.png
+    For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --draw found.png
 
     Args:
         photo: the photograph.
         phrases: what to look for, each by itself.
-        model: the folder of a trained model (see deixis train).
+        model: a name of the package or the folder of a trained model that finds phrases (see deixis models).
         caption: a sentence instead of phrases; its phrases are found, and their relations help.
         draw: write the photograph with the boxes drawn on it (.png, .jpg, ...).
         heat: write a sheet with the heat map of each phrase, where the model makes heat maps.
@@ -54,8 +55,6 @@ def ground(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
     with talk.status("loading the model"):
-        from deixis.models.pretrained import load_finder
-
         finder = load_finder(model)
     with talk.status(f"looking at {photo}"):
         found = finder.ground(image, caption or list(phrases))

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deixis.errors import DeixisError
+from deixis.models.pretrained import FINDER, model_folder
 from deixis.types import Grounding, Json
 from deixis.vision.store import FeatureStore
 
@@ -41,7 +42,7 @@ class Hit:
 def search(
     store: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STORE")],
     sentence: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SENTENCE")],
-    model: Annotated[Path, tyro.conf.arg(aliases=["-m"])],
+    model: Annotated[str, tyro.conf.arg(aliases=["-m"])] = FINDER,
     top: int = 12,
     draw: Path | None = None,
     images: Path | None = None,
@@ -57,7 +58,7 @@ def search(
     Args:
         store: the photographs' feature store (see deixis features).
         sentence: what to look for.
-        model: the folder of a matcher (see deixis train pos-scan-small).
+        model: a name of the package or the folder of a matcher (see deixis train pos-scan-small).
         top: how many photographs to show.
         draw: write a contact sheet of them to this file.
         images: the data set or folder that the store was made from; needed for drawing only.
@@ -74,7 +75,7 @@ def search(
     talk = Console(stderr=True, quiet=quiet, highlight=False)
     from deixis.models.aligner import Aligner
 
-    aligner = Aligner.from_pretrained(model)
+    aligner = Aligner.from_pretrained(model_folder(model))
     features.require(aligner.eyes.name)
     hits = find(aligner, features, sentence, top, talk)
     if draw is not None and images is not None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
-
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import nn
+from typing import TYPE_CHECKING, TypeVar
 
 from deixis.errors import DeixisError
 from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
+
+if TYPE_CHECKING:  # a configuration can be read without torch
+    from torch import Tensor, nn
 
 FORMAT = 1
 
@@ -33,14 +32,42 @@ def write_model(
     """Write a model; ``config`` has its "kind", ``extras`` are further files of text (recipe, card, metrics)."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    for name, text in (extras or {}).items():
-        (path / name).write_text(text, encoding="utf-8")
     if vocabulary is not None:
         vocabulary.save(path / "vocabulary.json")
+    _write(path, config, network.state_dict(), extras or {})
+
+
+def pack_model(source: str | Path, folder: str | Path, name: str, extras: Mapping[str, str]) -> None:
+    """Write a trained model of any kind again, under another name and with its weights in half precision.
+
+    Half precision is for the disk: whoever loads the model computes in the precision of its network.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    old, new = Path(source), Path(folder)
+    config = {**json.loads((old / "config.json").read_text(encoding="utf-8")), "name": name}
+    weights = load_file(old / "weights.safetensors")
+    halved = {key: value.half() if value.is_floating_point() else value for key, value in weights.items()}
+    lost = [key for key, value in halved.items() if not torch.isfinite(value).all()]
+    if lost:
+        raise DeixisError(f"{old} has weights that half precision cannot hold ({lost[0]}); keep it as it is.")
+    new.mkdir(parents=True, exist_ok=True)
+    for file in ("vocabulary.json", "recipe.json"):
+        (new / file).write_bytes((old / file).read_bytes())
+    _write(new, config, halved, extras)
+
+
+def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapping[str, str]) -> None:
+    from safetensors.torch import save_file
+
+    for name, text in extras.items():
+        (path / name).write_text(text, encoding="utf-8")
     text = json.dumps({"format": FORMAT, **config}, indent=1)
     (path / "config.json").write_text(text + "\n", encoding="utf-8")
     draft = path / "weights.partial"
-    save_file({name: value.contiguous() for name, value in network.state_dict().items()}, draft)
+    save_file({name: value.contiguous() for name, value in weights.items()}, draft)
+    draft.chmod(0o644)  # safetensors writes for the owner alone
     draft.rename(path / "weights.safetensors")
 
 
@@ -63,8 +90,12 @@ def read_config(folder: str | Path, *kinds: str) -> Json:
 def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.Module, Model]]) -> Model:
     """The model in a folder. ``build`` makes, from the configuration, the network and the model around it.
 
-    The network is given its weights afterwards. Whatever does not fit is told in a sentence that names the folder.
+    The network is given its weights afterwards, in its own precision. Whatever does not fit is told in a sentence that
+    names the folder.
     """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     path = Path(folder)
     config = read_config(path, kind)
     try:

@@ -1,16 +1,30 @@
-"""Loading a model from its folder, whatever its kind."""
+"""Models by name or by folder, whatever their kind.
+
+Two names come with the package: ``deixis-8k`` writes grounded captions, ``deixis-8k-grounder`` finds phrases. Names
+and configurations are read without torch; a model's own module is imported when it is loaded.
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from deixis.models.captioner import Captioner
-from deixis.models.eyes import Eyes, Photo
+from deixis.errors import DeixisError
 from deixis.models.folder import read_config
-from deixis.types import Grounding, Phrase
+
+if TYPE_CHECKING:
+    from deixis.models.captioner import Captioner
+    from deixis.models.eyes import Eyes, Photo
+    from deixis.types import Grounding, Phrase
+
+CAPTIONER, FINDER = "deixis-8k", "deixis-8k-grounder"
+"""The models that verbs use where none is named."""
+
+PACKAGE = Path(__file__).parents[1] / "pretrained"
+"""Where the models are that come with the package, each in a folder with its name."""
 
 
 class FindsPhrases(Protocol):
@@ -35,16 +49,51 @@ FINDERS = {
 }
 """Kind of a model -> its module and class; the class has ``from_pretrained``."""
 
-
-def load_model(folder: str | Path) -> Captioner | FindsPhrases:
-    """The model in a folder, by the kind that its configuration names."""
-    if read_config(folder, "captioner", *FINDERS)["kind"] == "captioner":
-        return Captioner.from_pretrained(folder)
-    return load_finder(folder)
+KINDS = {"captioner": ("deixis.models.captioner", "Captioner"), **FINDERS}
 
 
-def load_finder(folder: str | Path) -> FindsPhrases:
-    """The model in a folder, which must be one that finds phrases."""
-    module, name = FINDERS[read_config(folder, *FINDERS)["kind"]]
-    model: FindsPhrases = getattr(import_module(module), name).from_pretrained(folder)
-    return model
+def model_names() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(file.parent.name for file in PACKAGE.glob("*/weights.safetensors"))
+
+
+def model_folder(given: str | Path) -> Path:
+    """The folder of a model that is given by its name in the package, or by its folder.
+
+    A name of the package is always meant as one; a folder that is called the same is given as ``./deixis-8k``.
+    """
+    names = model_names()
+    if str(given) in names:
+        return PACKAGE / given
+    if Path(given).is_dir():
+        return Path(given)
+    if str(given) in (CAPTIONER, FINDER):
+        raise DeixisError(
+            f"the model {given} does not come with this version; give --model the folder of one that was trained "
+            "(deixis train)."
+        )
+    near = difflib.get_close_matches(str(given), names, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    known = f"the package has {', '.join(names)}" if names else "the package has none"
+    raise DeixisError(f"there is no model {given}: it is not a folder, and {known}.{meant}")
+
+
+def load_model(given: str | Path) -> Captioner | FindsPhrases:
+    """The model of that name or in that folder, by the kind that its configuration names."""
+    return _load(given, KINDS)
+
+
+def load_captioner(given: str | Path = CAPTIONER) -> Captioner:
+    """The model of that name or in that folder, which must be one that writes captions."""
+    return _load(given, {"captioner": KINDS["captioner"]})
+
+
+def load_finder(given: str | Path = FINDER) -> FindsPhrases:
+    """The model of that name or in that folder, which must be one that finds phrases."""
+    return _load(given, FINDERS)
+
+
+def _load(given: str | Path, kinds: dict[str, tuple[str, str]]) -> Any:
+    folder = model_folder(given)
+    module, name = kinds[read_config(folder, *kinds)["kind"]]
+    return getattr(import_module(module), name).from_pretrained(folder)
