@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ class ImageTooLargeError(DeixisError):
 
 
 def load_image(
-    source: str | Path | bytes, max_pixels: int = MAX_PIXELS, formats: Sequence[str] | None = None
+    source: str | Path | bytes, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] | None = None
 ) -> Image.Image:
     """An RGB image, upright (EXIF rotation applied), from a path or from the bytes of a file.
 
