@@ -1,0 +1,42 @@
+"""Words become a sentence, and its tokens are the words again."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deixis.language.sentence import pieces, sentence
+from deixis.language.tokenise import tokens
+from deixis.models.pretrained import PACKAGE
+
+SAID = json.loads((PACKAGE / "deixis-8k" / "vocabulary.json").read_text(encoding="utf-8"))["words"]
+
+WORDS = [word for word in SAID if word.isalpha() and word not in ("i", "o", "st")]  # with a full stop: abbreviations
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("a man in a red t-shirt", "A man in a red t-shirt."),
+        ("a man 's dog does n't run", "A man's dog doesn't run."),
+        ("two asian women watch tv at christmas", "Two Asian women watch TV at Christmas."),
+        ("a dog -lrb- brown -rrb- runs", "A dog (brown) runs."),
+        ("runner # 5 and mr.", "Runner #5 and Mr."),
+        ("a man is holding a", "A man is holding a…"),
+        ("", ""),
+    ],
+)
+def test_it_reads_as_people_write(words: str, written: str) -> None:
+    assert sentence(words.split()) == written
+
+
+def test_each_word_has_its_piece() -> None:
+    words = ["the", "man", "'s", "hat"]
+    assert pieces(words) == ["The", " man", "'s", " hat"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+def test_the_tokens_of_the_sentence_are_the_words(words: list[str]) -> None:
+    assert tokens(sentence(words)) == tuple(words)
