@@ -15,28 +15,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from kept import HERE, between_marks, cell, keep, markdown, options, read, read_log, signed, undone
 from material import Scenes, naming_things, scenes, whitened
-from PIL import Image
 from rich.console import Console
 
 from deixis.commands.train import Bar
 from deixis.data import Sample
 from deixis.evaluation import evaluate_captioner
 from deixis.metrics.evaluate import Options
+from deixis.models.aligner import heat_map
 from deixis.models.captioner import Captioner
 from deixis.models.decoder import Decoder
 from deixis.models.decoding import greedy
 from deixis.models.padding import pad_regions
 from deixis.recipes import CaptionerRecipe, Phase, Schedule, find
 from deixis.recipes.captioners import Supervision
-from deixis.show.draw import Mark, Span, colour, draw_boxes, draw_text, stack
+from deixis.show.drawing import Drawing, stack
+from deixis.show.panels import draw_branches
 from deixis.training.run import run_recipe
+from deixis.types import Grounding
 
 WIDTH = 128  # of the whitened region features
 EPOCHS = (3, 3)  # of rows with two phases; the others have their sum
+CELLS = 32  # along each side of a heat map of the branches
 SHOWN = 4  # scenes in the picture of the branches, the first of the test split
 COLUMNS = {
     "CIDEr": "CIDEr",
@@ -164,39 +166,22 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     return markdown(["", "supervision", "seeds", *COLUMNS.values()], found) + "\n\n" + signed(marks)
 
 
-def draw_branches(captioner: Captioner, made: Scenes, samples: Sequence[Sample]) -> Image.Image:
+def strips(captioner: Captioner, made: Scenes, samples: Sequence[Sample]) -> Drawing:
     """For the first noun said of each scene: where each branch looks, and the box of those that voted for the noun."""
-    strips = []
+    rows = []
     for sample in samples:
         regions = made.regions[sample.image_id]
         encoded = captioner.decoder.encode_regions(pad_regions([regions]))
         spoken = greedy(captioner.decoder, encoded, captioner.style.rules())
         caption = captioner.caption(regions)
         noun = caption.groundings[0]
-        attention = spoken.attention[0, 0, noun.start]  # [K, N]
-        voted = spoken.voted[0, 0, noun.start].tolist()
-        picture = sample.open()
-        panels = []
-        for k, weights in enumerate(attention):
+        looks = []
+        for weights in spoken.attention[0, 0, noun.start].numpy():  # [N] of each branch
             x1, y1, x2, y2 = regions.boxes[int(weights.argmax())].tolist()
-            label = f"{k + 1}: {float(weights.max()):.2f}" + ("" if voted[k] else ", no vote")
-            lit = light(picture, regions.boxes, weights.numpy())
-            panels.append(draw_boxes(lit, [Mark((x1, y1, x2, y2), label, colour(k))], 224, 13))
-        panels.append(draw_boxes(picture, [Mark(noun.box, "merged", colour(6), noun.parts)], 224, 13))
-        strip = Image.new("RGB", (sum(p.width for p in panels), panels[0].height))
-        for k, panel in enumerate(panels):
-            strip.paste(panel, (k * panels[0].width, 0))
-        words = [Span(word, colour(6) if t == noun.start else None) for t, word in enumerate(caption.words)]
-        strips += [draw_text(words, strip.width, 15, 6), strip]
-    return stack(strips).quantize(128)
-
-
-def light(picture: Image.Image, boxes: np.ndarray, weights: np.ndarray) -> Image.Image:
-    """The picture, dark where no region ``[N, 4]`` with much of the attention ``[N]`` lies."""
-    glow = np.zeros((picture.height, picture.width, 1))
-    for (x1, y1, x2, y2), weight in zip(boxes.round().astype(int), weights, strict=True):
-        glow[y1:y2, x1:x2] += weight
-    return Image.fromarray((np.asarray(picture) * (0.25 + 0.75 * glow / glow.max())).astype(np.uint8))
+            heat = heat_map(weights, regions, CELLS)
+            looks.append(Grounding(noun.text, (x1, y1, x2, y2), float(weights.max()), heat=heat))
+        rows.append(draw_branches(sample.open(), replace(caption, groundings=(noun,)), [looks], width=224))
+    return stack(rows)
 
 
 def main() -> None:
@@ -214,7 +199,8 @@ def main() -> None:
         talk.print(f"{row}, seed {seed}: F1_loc {100 * line['scores']['F1_loc']:.1f}")
     if made is not None and (folder := chosen.work / "captioners" / "distributed-attention-0").exists():
         captioner = Captioner.from_pretrained(folder)
-        draw_branches(captioner, made, made.test[:SHOWN]).save(HERE / "branches.png", optimize=True)
+        picture = strips(captioner, made, made.test[:SHOWN]).to_image()
+        picture.quantize(128).save(HERE / "branches.png", optimize=True)
     print(table(read(kept)))
 
 

@@ -103,7 +103,7 @@ def test_the_verb_says_what_is_wrong(folder: tuple[Path, Path], capsys: pytest.C
     assert cli.run(["ground", photo, "a dog", "--model", photo]) == 1
     assert "it is not a folder, and the package has" in capsys.readouterr().err
     assert cli.run(["ground", photo, "a dog", "--model", model, "--draw", "nowhere/x.png"]) == 1
-    assert "found.png" in capsys.readouterr().err
+    assert "nowhere/x.png cannot be written" in capsys.readouterr().err
 
 
 # Calibration --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from deixis.show.draw import Mark, Span
+from deixis.show.drawing import Drawing
 from deixis.show.sheet import Card, contact_sheet
 
 SHADES = [60, 90, 120, 150, 180, 210]
@@ -17,8 +18,8 @@ def cards(sizes: list[tuple[int, int]]) -> list[Card]:
     ]
 
 
-def extent(sheet: Image.Image, shade: int) -> tuple[int, int, int, int]:
-    here = np.all(np.asarray(sheet) == (shade, 0, 0), axis=-1)
+def extent(sheet: Drawing, shade: int) -> tuple[int, int, int, int]:
+    here = np.all(np.asarray(sheet.to_image()) == (shade, 0, 0), axis=-1)
     rows, columns = np.flatnonzero(here.any(1)), np.flatnonzero(here.any(0))
     assert here[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1].all()
     return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
@@ -50,7 +51,7 @@ def test_every_picture_is_there_whole_and_apart(sizes):
 def test_marks_move_with_the_picture():
     photo = Image.new("RGB", (100, 100), (60, 0, 0))
     sheet = contact_sheet([Card(photo, (Mark((25, 50, 75, 100), "", "#00ff00"),))])
-    green = np.all(np.asarray(sheet) == (0, 255, 0), axis=-1)
+    green = np.all(np.asarray(sheet.to_image()) == (0, 255, 0), axis=-1)
     x1, y1, x2, y2 = extent(contact_sheet([Card(photo)]), 60)
     columns, rows = np.flatnonzero(green.any(0)), np.flatnonzero(green.any(1))
     assert (columns.min() - x1) / (x2 - x1) == pytest.approx(0.25, abs=0.01)

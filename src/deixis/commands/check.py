@@ -10,7 +10,6 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from deixis.errors import DeixisError
 from deixis.images import load_image
 from deixis.models.pretrained import FINDER, model_folder
 
@@ -39,7 +38,7 @@ def check(
         photo: the photograph.
         caption: a sentence about it, yours or a model's.
         model: a name of the package or the folder of a fusion model (see deixis train amc-small).
-        draw: write a sheet with the heat map of each noun phrase (.png, .jpg, ...).
+        draw: write a sheet with the heat map of each noun phrase (.png, .svg, .jpg, ...).
         as_json: write the result to stdout as JSON.
         quiet: say nothing.
     """
@@ -78,11 +77,9 @@ def _marked(checked: Checked) -> Text:
 
 
 def _draw(image: Image.Image, checked: Checked, draw: Path) -> None:
+    from deixis.show.drawing import save_drawing
     from deixis.show.heat import heat_sheet
 
     found = checked.caption.groundings
     notes = [f"match {one.score:.0%}{', doubtful' if one in checked.doubtful else ''}" for one in found]
-    try:
-        heat_sheet(image, found, checked.caption.caption, notes).save(draw)
-    except (OSError, ValueError) as error:
-        raise DeixisError(f"{draw} cannot be written ({error}); use a name such as checked.png.") from None
+    save_drawing(heat_sheet(image, found, checked.caption.caption, notes), draw)

@@ -79,10 +79,11 @@ def show(
         root: the folder that holds the data set.
         n: how many pictures; those with boxes are taken first.
         split: which split to draw from (default: val where there is one).
-        out: the picture to write (.png, .jpg or .webp).
+        out: the picture to write (.png, .svg, .jpg, ...).
         seed: which pictures are drawn.
         quiet: say nothing.
     """
+    from deixis.show.drawing import save_drawing
     from deixis.show.sheet import contact_sheet
 
     if n < 1:
@@ -99,10 +100,7 @@ def show(
         cards = _cards(dataset, n, seed)
         title = f"{loader.NAME} · {chosen} · {len(cards)} of {len(dataset):,}"
         sheet = contact_sheet(cards, title, columns=3 if n > 4 else 2)
-    try:
-        sheet.save(out)
-    except (OSError, ValueError) as error:
-        raise DeixisError(f"{out} cannot be written ({error}); name a .png file in a folder that exists.") from None
+    save_drawing(sheet, out)
     talk.print(f"{out}: {len(cards)} of the {len(dataset):,} pictures of {chosen}", markup=False)
     return 0
 

@@ -57,6 +57,7 @@ def demo(
     from deixis.data.scenes import make_scenes
     from deixis.models.captioner import Captioner
     from deixis.show.draw import draw_caption
+    from deixis.show.drawing import save_drawing
     from deixis.show.page import Shown, caption_page
     from deixis.vision.extractor import named_extractor
 
@@ -78,7 +79,7 @@ def demo(
     unseen = make_scenes(SHOWN, seed, "test")
     captions = list(captioner.captions([look(eyes, sample) for sample in unseen], [s.image_id for s in unseen]))
     pictures = [sample.open() for sample in unseen]
-    draw_caption(pictures[0], captions[0]).save(out / "caption.png")
+    save_drawing(draw_caption(pictures[0], captions[0]), out / "caption.png")
     page = caption_page("Deixis: words tied to pixels", {"": list(map(Shown, pictures, captions))}, NOTE)
     (out / "index.html").write_text(page, encoding="utf-8")
     tell(captions, as_json)

@@ -44,7 +44,7 @@ def ground(
         phrases: what to look for, each by itself.
         model: a name of the package or the folder of a trained model that finds phrases (see deixis models).
         caption: a sentence instead of phrases; its phrases are found, and their relations help.
-        draw: write the photograph with the boxes drawn on it (.png, .jpg, ...).
+        draw: write the photograph with the boxes drawn on it (.png, .svg, .jpg, ...).
         heat: write a sheet with the heat map of each phrase, where the model makes heat maps.
         least: leave out phrases with a score below this; from .5 on they are more likely there than not.
         as_json: write a line of JSON for each phrase to stdout.
@@ -82,22 +82,17 @@ def _listed(found: Sequence[Grounding], least: float) -> str:
 
 def _draw(image: Image.Image, found: Sequence[Grounding], draw: Path) -> None:
     from deixis.show.draw import Mark, colour, draw_boxes
+    from deixis.show.drawing import save_drawing
 
-    marks = [Mark(one.box, f"{one.text} {one.score:.0%}", colour(i), one.parts) for i, one in enumerate(found)]
-    _save(draw_boxes(image, marks), draw)
+    marks = [Mark.of(one, colour(i), f"{one.text} {one.score:.0%}") for i, one in enumerate(found)]
+    save_drawing(draw_boxes(image, marks), draw)
 
 
 def _heat(image: Image.Image, found: Sequence[Grounding], file: Path) -> None:
+    from deixis.show.drawing import save_drawing
     from deixis.show.heat import heat_sheet
 
-    _save(heat_sheet(image, found), file)
-
-
-def _save(picture: Image.Image, file: Path) -> None:
-    try:
-        picture.save(file)
-    except (OSError, ValueError) as error:
-        raise DeixisError(f"{file} cannot be written ({error}); use a name such as found.png.") from None
+    save_drawing(heat_sheet(image, found), file)
 
 
 def _table(found: Sequence[Grounding]) -> Table:

@@ -45,7 +45,7 @@ def regions(
 
     Args:
         photo: the photograph.
-        draw: write the photograph with its clearest regions drawn on it (.png, .jpg, ...).
+        draw: write the photograph with its clearest regions drawn on it (.png, .svg, .jpg, ...).
         top: how many regions to draw and list, the clearest that overlap little; --json gives all.
         proposals: where boxes come from (see deixis proposals).
         boxes: at most this many boxes, the whole image among them.
@@ -120,17 +120,15 @@ def _name(found: Regions, i: int) -> str:
 
 def _draw(image: Image.Image, found: Regions, shown: list[int], draw: Path) -> None:
     from deixis.show.draw import Mark, colour, draw_boxes
+    from deixis.show.drawing import save_drawing
 
     marks = []
     for number, i in enumerate(shown):
         x1, y1, x2, y2 = (float(x) for x in found.boxes[i])
         box: Box = (x1, y1, x2, y2)
-        label = "" if found.labels is None else f"{_name(found, i)} {found.labels.best(i)[1]:.0%}"
-        marks.append(Mark(box, label, colour(number)))
-    try:
-        draw_boxes(image, marks).save(draw)
-    except (OSError, ValueError) as error:
-        raise DeixisError(f"{draw} cannot be written ({error}); use a name such as regions.png.") from None
+        name, sure = ("", 1.0) if found.labels is None else found.labels.best(i)
+        marks.append(Mark(box, f"{name} {sure:.0%}" if name else "", colour(number), sure=sure))
+    save_drawing(draw_boxes(image, marks), draw)
 
 
 def _table(found: Regions, shown: list[int]) -> Table:

@@ -60,7 +60,7 @@ def search(
         sentence: what to look for.
         model: a name of the package or the folder of a matcher (see deixis train pos-scan-small).
         top: how many photographs to show.
-        draw: write a contact sheet of them to this file.
+        draw: write a contact sheet of them (.png, .svg, .jpg, ...).
         images: the data set or folder that the store was made from; needed for drawing only.
         as_json: write the found photographs to stdout as JSON, a line each.
         quiet: no progress.
@@ -106,13 +106,15 @@ def find(aligner: Aligner, store: FeatureStore, sentence: str, top: int, talk: C
 
 def _draw(hits: list[Hit], sentence: str, images: Path, out: Path) -> None:
     from deixis.commands.features import find_jobs
+    from deixis.show.drawing import save_drawing
     from deixis.show.sheet import contact_sheet
 
     paths = {job.image_id: job.paths[0] for job in find_jobs(images)}
     missing = next((hit.image for hit in hits if hit.image not in paths), None)
     if missing is not None:
         raise DeixisError(f"{images} has no photograph {missing}; --images is what the store was made from.")
-    contact_sheet([_card(hit, paths[hit.image]) for hit in hits], f"“{sentence}”", columns=4).save(out)
+    cards = [_card(hit, paths[hit.image]) for hit in hits]
+    save_drawing(contact_sheet(cards, f"“{sentence}”", columns=4), out)
 
 
 def _card(hit: Hit, path: Path) -> Card:
@@ -120,5 +122,5 @@ def _card(hit: Hit, path: Path) -> Card:
     from deixis.show.draw import Mark, colour
     from deixis.show.sheet import Card
 
-    marks = tuple(Mark(g.box, g.text, colour(i), g.parts) for i, g in enumerate(hit.groundings))
+    marks = tuple(Mark.of(grounding, colour(i)) for i, grounding in enumerate(hit.groundings))
     return Card(load_image(path), marks, note=f"{hit.score:.3f}  {hit.image}")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
-from deixis.types import Box, GroundedCaption
+from deixis.show.drawing import FAINT, INK, PAPER, Drawing, Item, Line, Photo, Rect, Words, stack, text_on, text_width
+from deixis.show.labels import place_labels
+from deixis.types import Box, GroundedCaption, Grounding, Point
 
-if TYPE_CHECKING:
-    Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+PALETTE = ("#0072b2", "#e69f00", "#c33c00", "#7800f0", "#96c378", "#69c3ff", "#a58796", "#874b3c")
+"""Told apart with any colour vision, as a test holds: chosen for the least distance of two of them under four."""
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c5fbf", "#b8a300")
-"""Told apart with any colour vision; the first six after Okabe and Ito, the last two set between them."""
-
-INK, PAPER = "#1b1b1f", "#ffffff"
+NARROWEST, LONGEST = 320, 4096
+"""Pixels that a drawing is wide at least, so that its sentence has room, and long at most, where it is enlarged."""
 
 
 def colour(index: int) -> str:
@@ -27,12 +27,28 @@ def colour(index: int) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """A box to draw, in pixels of the image, with its label and colour; parts are drawn as thin dashed boxes."""
+    """A box to draw, in pixels of the image, with its label and colour.
+
+    Parts are drawn as thin dashed boxes, the point as a cross. Where labels do not all fit, the less sure ones go.
+    """
 
     box: Box
     label: str = ""
     colour: str = PALETTE[0]
     parts: tuple[Box, ...] = ()
+    sure: float = 1.0
+    point: Point | None = None
+
+    @classmethod
+    def of(cls, grounding: Grounding, ink: str, label: str | None = None) -> Mark:
+        """The mark of a grounding: its box, its parts, and its text or another label."""
+        return cls(grounding.box, grounding.text if label is None else label, ink, grounding.parts, grounding.score)
+
+    def scaled(self, scale: float) -> Mark:
+        """The mark on an image that is larger by this factor."""
+        parts = tuple(_scaled(part, scale) for part in self.parts)
+        point = self.point and (self.point[0] * scale, self.point[1] * scale)
+        return replace(self, box=_scaled(self.box, scale), parts=parts, point=point)
 
 
 @dataclass(frozen=True)
@@ -46,148 +62,167 @@ class Span:
 
 def draw_boxes(
     image: Image.Image, marks: Sequence[Mark], min_side: int = 480, label_size: int | None = None
-) -> Image.Image:
-    """A copy of the image with the marks drawn on it; images with a short side under ``min_side`` are enlarged.
+) -> Drawing:
+    """The image with the marks drawn on it; images with a short side under ``min_side`` are enlarged.
 
-    Labels stay inside the picture and away from each other: each takes the first free place around its box. Their
-    type has ``label_size`` pixels, else what suits the picture's size.
+    Labels stay inside the picture and apart. Those that find no room are named below it, in the colours of their
+    boxes. Their type has ``label_size`` pixels, else what suits the picture's size.
     """
-    scale = max(1.0, min_side / min(image.size))
-    canvas = image.convert("RGB")
-    if scale > 1:
-        canvas = canvas.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.LANCZOS)
-    canvas = canvas.copy()
-    pen = ImageDraw.Draw(canvas)
-    line = max(2, round(min(canvas.size) / 200))
-    for mark in marks:
-        for part in mark.parts:
-            _dashed(pen, _scaled(part, scale, canvas.size), mark.colour, max(1, line // 2))
-    for mark in marks:
-        box = _scaled(mark.box, scale, canvas.size)
-        pen.rectangle(_grown(box), outline=PAPER, width=1)  # a hair of white keeps the line visible anywhere
-        pen.rectangle(box, outline=mark.colour, width=line)
-    type_face = font(label_size or max(12, round(min(canvas.size) / 32)))
-    taken: list[Box] = []
-    for mark in marks:
-        if mark.label:
-            place = _label_place(pen, type_face, mark.label, _scaled(mark.box, scale, canvas.size), canvas.size, taken)
-            taken.append(place)
-            pen.rounded_rectangle(place, radius=3, fill=mark.colour)
-            middle = ((place[0] + place[2]) / 2, (place[1] + place[3]) / 2)
-            pen.text(middle, mark.label, font=type_face, fill=text_on(mark.colour), anchor="mm")
-    return canvas
+    scale = max(1.0, min(min_side / min(image.size), LONGEST / max(image.size)))
+    return draw_photo(image, marks, max(1, round(image.width * scale)), label_size)
 
 
-def draw_caption(image: Image.Image, caption: GroundedCaption, min_side: int = 480) -> Image.Image:
+def draw_photo(image: Image.Image, marks: Sequence[Mark], width: int, label_size: int | None = None) -> Drawing:
+    """The image, this many pixels wide, with the marks on it and the labels that found no room below."""
+    picture = draw_marks(image, marks, width, label_size)
+    size = label_size or _label_size(picture.width, picture.height)
+    return stack([picture, *draw_left_out(picture.left_out, max(width, NARROWEST), size)])
+
+
+def draw_marks(image: Image.Image, marks: Sequence[Mark], width: int, label_size: int | None = None) -> Drawing:
+    """The image, this many pixels wide, with the marks drawn on it and nothing around it."""
+    size = width, max(1, round(image.height * width / image.width))
+    marks = [mark.scaled(width / image.width) for mark in marks]
+    line = max(2, round(min(size) / 200))
+    items: list[Item] = [Photo(image, (0, 0, *size))]
+    for mark in marks:
+        items += [Rect(_cut(part, size), mark.colour, max(1, line // 2), dashed=True) for part in mark.parts]
+    boxes = [_cut(mark.box, size) for mark in marks]
+    for mark, box in zip(marks, boxes, strict=True):
+        items.append(Rect(_cut(_grown(box), size), PAPER, 1))  # a hair of white keeps the line visible anywhere
+        items.append(Rect(box, mark.colour, line))
+    for mark in marks:
+        if mark.point is not None:
+            items += _cross(mark.point, max(4, min(size) // 40))
+    labels, left_out = _labels(marks, boxes, size, label_size or _label_size(*size))
+    return Drawing(*size, (*items, *labels), left_out)
+
+
+def draw_left_out(labels: Sequence[tuple[str, str]], width: int, size: int) -> list[Drawing]:
+    """A paragraph that names the labels without room, in their colours; nothing where there are none."""
+    spans = [Span("No room for:"), *(Span(text, ink) for text, ink in labels)]
+    return [draw_text(spans, width, size, padding=size // 2, ink=FAINT)] if labels else []
+
+
+def draw_caption(image: Image.Image, caption: GroundedCaption, min_side: int = 480) -> Drawing:
     """The image with the caption's groundings drawn on it and the sentence below, each noun coloured like its box."""
-    marks = [Mark(g.box, g.text, colour(i), g.parts) for i, g in enumerate(caption.groundings)]
+    marks = [Mark.of(grounding, colour(i)) for i, grounding in enumerate(caption.groundings)]
     picture = draw_boxes(image, marks, min_side)
-    sentence = draw_text(caption_spans(caption), picture.width, size=max(14, round(picture.width / 26)))
-    return stack([picture, sentence])
+    width = max(picture.width, NARROWEST)
+    return stack([picture, draw_text(caption_spans(caption), width, size=max(14, round(width / 26)))])
 
 
-def caption_spans(caption: GroundedCaption) -> list[Span]:
-    """The words of a caption as spans, grounded ones in the colour of their box."""
-    owner = {at: i for i, g in enumerate(caption.groundings) for at in range(g.start, g.end)}
-    return [Span(word, colour(owner[at]) if at in owner else None) for at, word in enumerate(caption.words)]
+def caption_spans(caption: GroundedCaption, colours: Sequence[str] = ()) -> list[Span]:
+    """The words of a caption as spans, grounded ones in the colour of their box: of ``colours``, else the usual ones.
+
+    A phrase of several words is one span.
+    """
+    inks = colours or [colour(i) for i in range(len(caption.groundings))]
+    owner = {at: i for i, grounding in enumerate(caption.groundings) for at in range(grounding.start, grounding.end)}
+    spans = []
+    for i, places in groupby(range(len(caption.words)), owner.get):
+        spans.append(Span(" ".join(caption.words[at] for at in places), None if i is None else inks[i]))
+    return spans
 
 
-def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 12) -> Image.Image:
-    """Spans set as a paragraph of the given width on white; coloured words are underlined too."""
-    face = font(size)
-    pen = ImageDraw.Draw(Image.new("RGB", (1, 1)))
-    space = pen.textlength(" ", font=face)
-    placed: list[tuple[float, int, str, Span]] = []
-    x, row = float(padding), 0
+def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 12, ink: str = INK) -> Drawing:
+    """Spans set as a paragraph of the given width; coloured words stand on their colour, as labels do."""
+    space, leading, chip = text_width(" ", size), round(size * 1.5), round(size * 0.22)
+    room = width - 2 * padding
+    runs: list[tuple[int, float, float, str, Span]] = []  # row, left, right, words, span
+    x, row = 0.0, 0
     for span in spans:
-        for index, word in enumerate(span.text.split()):
-            length = pen.textlength(word, font=face)
-            if span.glue and index == 0:
-                x -= space
-            elif x > padding and x + length > width - padding:
-                x, row = float(padding), row + 1
-            placed.append((x, row, word, span))
-            x += length + space
-    leading = round(size * 1.5)
-    page = Image.new("RGB", (width, 2 * padding + (row + 1) * leading), PAPER)
-    pen = ImageDraw.Draw(page)
-    for at, (x, row, word, span) in enumerate(placed):
-        y = padding + row * leading
-        pen.text((x, y), word, font=face, fill=span.colour or INK)
+        edge = chip if span.colour else 0
+        for index, word in enumerate(_words(span.text, room - 2 * edge, size)):
+            length = text_width(word, size)
+            glued = span.glue and index == 0
+            gap = 0.0 if x == 0 or glued else space
+            last = runs[-1] if runs else None
+            if x > 0 and not glued and x + gap + length + 2 * edge > room:
+                x, row, gap = 0.0, row + 1, 0.0
+            if last is not None and index and last[0] == row and span.colour:  # one colour under one phrase
+                text = f"{last[3]} {word}"
+                runs[-1] = (row, last[1], last[1] + text_width(text, size) + 2 * edge, text, span)
+            else:
+                runs.append((row, x + gap, x + gap + length + 2 * edge, word, span))
+            x = runs[-1][2]
+    items: list[Item] = []
+    for row, left, right, text, span in runs:
+        base = padding + row * leading + round(size * 1.06)
+        x = padding + left
         if span.colour:
-            after = placed[at + 1] if at + 1 < len(placed) else None
-            joined = after is not None and after[3] is span and after[1] == row  # one line under one phrase
-            end = after[0] if after and joined else x + pen.textlength(word, font=face)
-            base = y + round(size * 1.28)
-            pen.line((x, base, end, base), fill=span.colour, width=2)
-    return page
+            top = base - round(size * 0.98)
+            items.append(Rect((x, top, padding + right, top + round(size * 1.32)), fill=span.colour, radius=3))
+            items.append(Words((x + chip, base), text, size, text_on(span.colour)))
+        else:
+            items.append(Words((x, base), text, size, ink))
+    rows = runs[-1][0] + 1 if runs else 1
+    return Drawing(width, 2 * padding + rows * leading, tuple(items))
 
 
-def stack(pictures: Sequence[Image.Image]) -> Image.Image:
-    """Pictures one below the other on white, left-aligned."""
-    page = Image.new("RGB", (max(p.width for p in pictures), sum(p.height for p in pictures)), PAPER)
-    y = 0
-    for picture in pictures:
-        page.paste(picture, (0, y))
-        y += picture.height
-    return page
+def _words(text: str, room: float, size: int) -> Iterator[str]:
+    """The words of a text; one that is longer than a line is broken."""
+    for word in text.split():
+        while text_width(word, size) > room and len(word) > 1:
+            fits = max((n for n in range(1, len(word)) if text_width(word[:n], size) <= room), default=1)
+            yield word[:fits]
+            word = word[fits:]
+        yield word
 
 
-def text_on(background: str) -> str:
-    """Black or white, whichever reads better on the colour (relative luminance as screens define it)."""
-    channels = [int(background[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    # contrast with white is 1.05 / (L + .05), with black (L + .05) / .05; they are equal at L = .179
-    return PAPER if luminance < 0.179 else "#000000"
+def _label_size(width: int, height: int) -> int:
+    return max(12, round(min(width, height) / 32))
 
 
-@cache
-def font(size: int) -> Font:
-    """The type face that Pillow brings, so that pictures are the same on every machine."""
-    return ImageFont.load_default(size)
+def _labels(
+    marks: Sequence[Mark], boxes: Sequence[Box], picture: tuple[int, int], size: int
+) -> tuple[list[Item], tuple[tuple[str, str], ...]]:
+    """The labels that find room on the picture, and texts and colours of the others."""
+    labelled = [(mark, box, _fit(mark.label, picture[0] - 8, size)) for mark, box in zip(marks, boxes, strict=True)]
+    labelled = [(mark, box, text) for mark, box, text in labelled if mark.label.strip()]
+    height = round(size * 1.25) + 2
+    sizes = [(math.ceil(text_width(text, size)) + 8, height) for _, _, text in labelled]
+    places = place_labels(sizes, [box for _, box, _ in labelled], [mark.sure for mark, _, _ in labelled], picture)
+    items: list[Item] = []
+    left_out = []
+    for (mark, _, text), place in zip(labelled, places, strict=True):
+        if place is None:
+            left_out.append((mark.label, mark.colour))
+        else:
+            items.append(Rect(place, fill=mark.colour, radius=3))
+            items.append(Words((place[0] + 4, place[1] + round(size * 0.98)), text, size, text_on(mark.colour)))
+    return items, tuple(left_out)
 
 
-def _scaled(box: Box, scale: float, size: tuple[int, int]) -> Box:
-    """The box in drawn pixels, cut to the picture, never turned inside out."""
-    x1, y1, x2, y2 = (number * scale for number in box)
-    x1, y1 = min(max(x1, 0), size[0] - 2), min(max(y1, 0), size[1] - 2)
-    return x1, y1, max(x1 + 1, min(x2, size[0]) - 1), max(y1 + 1, min(y2, size[1]) - 1)
+def _fit(text: str, room: float, size: int) -> str:
+    """The text on one line, cut where it is longer than the room."""
+    text = " ".join(text.split())
+    if text_width(text, size) <= room:
+        return text
+    cuts = (f"{text[:n].rstrip()}…" for n in range(len(text) - 1, 0, -1))
+    return next((cut for cut in cuts if text_width(cut, size) <= room), text)
+
+
+def _cross(point: Point, arm: int) -> list[Item]:
+    x, y = point
+    return [
+        Line(start, end, ink, width)
+        for width, ink in ((5, "#000000"), (2, PAPER))
+        for start, end in (((x - arm, y), (x + arm, y)), ((x, y - arm), (x, y + arm)))
+    ]
+
+
+def _cut(box: Box, size: tuple[int, int]) -> Box:
+    """The box in whole pixels, cut to the picture, never turned inside out and never thinner than two pixels."""
+    x1, y1 = (min(max(round(value), 0), max(side - 2, 0)) for value, side in zip(box[:2], size, strict=True))
+    x2, y2 = (min(round(value), side) for value, side in zip(box[2:], size, strict=True))
+    return x1, y1, max(x1 + 2, x2), max(y1 + 2, y2)
 
 
 def _grown(box: Box) -> Box:
     return box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1
 
 
-def _dashed(pen: ImageDraw.ImageDraw, box: Box, fill: str, width: int) -> None:
+def _scaled(box: Box, scale: float) -> Box:
     x1, y1, x2, y2 = box
-    step = 8
-    for start in range(round(x1), round(x2), 2 * step):
-        for y in (y1, y2):
-            pen.line((start, y, min(start + step, x2), y), fill=fill, width=width)
-    for start in range(round(y1), round(y2), 2 * step):
-        for x in (x1, x2):
-            pen.line((x, start, x, min(start + step, y2)), fill=fill, width=width)
-
-
-def _label_place(
-    pen: ImageDraw.ImageDraw, face: Font, label: str, box: Box, size: tuple[int, int], taken: Sequence[Box]
-) -> Box:
-    """Where the label goes: the place around the box that hides least of the labels already there."""
-    left, top, right, bottom = pen.textbbox((0, 0), label, font=face)
-    width, height = right - left + 8, bottom - top + 8
-    x1, y1, x2, y2 = box
-    corners = [
-        (x, y)
-        for y in (y1 - height, y1, y2, y2 - height, y1 + height, y2 - 2 * height, (y1 + y2 - height) / 2)
-        for x in (x1, x2 - width, (x1 + x2 - width) / 2)
-    ]
-    places = []
-    for x, y in corners:
-        x, y = min(max(x, 0), max(size[0] - width, 0)), min(max(y, 0), max(size[1] - height, 0))
-        places.append((x, y, x + width, y + height))
-    return min(places, key=lambda place: sum(_shared(place, other) for other in taken))
-
-
-def _shared(a: Box, b: Box) -> float:
-    return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+    return x1 * scale, y1 * scale, x2 * scale, y2 * scale
