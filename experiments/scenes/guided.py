@@ -21,7 +21,7 @@ from kept import HERE, between_marks, cell, keep, markdown, options, read, read_
 from material import Scenes, naming_things, scenes, whitened
 from rich.console import Console
 
-from deixis.evaluation import evaluate_finder
+from deixis.evaluation import evaluate_finder, set_place
 from deixis.models.aligner import Aligner
 from deixis.models.captioner import Captioner
 from deixis.objectives.distil import DistilConfig
@@ -118,7 +118,9 @@ def run(row: str, recipe: Recipe, made: Scenes, work: Path) -> dict[str, Any]:
     if isinstance(recipe, CaptionerRecipe):
         scored = test(Captioner.from_pretrained(folder), made)
     else:
-        scored = test_matcher(Aligner.from_pretrained(folder), made)
+        aligner = Aligner.from_pretrained(folder)
+        set_place(aligner, "best")  # the paper's attention accuracy is of the region with the most attention
+        scored = test_matcher(aligner, made)
     return {"row": row, "seed": recipe.seed, **scored, **trained}
 
 

@@ -9,7 +9,7 @@ Functions take and return float arrays whose last axis has length 4; leading axe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,12 @@ def as_boxes(boxes: ArrayLike) -> Array:
     if array.shape[-1] != 4:
         raise ValueError(f"a box has 4 numbers, this array has shape {array.shape}")
     return array
+
+
+def as_box(values: Iterable[float]) -> tuple[float, float, float, float]:
+    """One box as a tuple of Python's own numbers, as :mod:`deixis.types` keeps it."""
+    x1, y1, x2, y2 = (float(value) for value in values)
+    return x1, y1, x2, y2
 
 
 def area(boxes: ArrayLike) -> Array:
@@ -150,3 +156,10 @@ def from_normalised(boxes: ArrayLike, width: float, height: float) -> Array:
 def to_normalised(boxes: ArrayLike, width: float, height: float) -> Array:
     """To corners as fractions of the image: the inverse of :func:`from_normalised`."""
     return as_boxes(boxes) / np.array([width, height, width, height], dtype=np.float64)
+
+
+def to_whole_pixels(boxes: ArrayLike, width: float = np.inf, height: float = np.inf) -> Array:
+    """Boxes ``[..., 4]`` with whole numbers, the nearest, but inside the image and at least a pixel wide."""
+    b = clip(np.round(as_boxes(boxes)), width, height)
+    low = np.minimum(b[..., :2], np.array([width, height]) - 1)
+    return np.concatenate([low, np.maximum(b[..., 2:], low + 1)], axis=-1)

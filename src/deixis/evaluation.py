@@ -17,7 +17,9 @@ from deixis.metrics.score import Score
 from deixis.models.aligner import Aligner
 from deixis.models.captioner import Captioner
 from deixis.models.eyes import Photo
+from deixis.models.grounder import Grounder
 from deixis.models.pretrained import FindsPhrases
+from deixis.models.voting import Place
 from deixis.types import GroundedCaption, Grounding, Regions
 
 Answers = dict[Mention, tuple[Grounding, ...]]
@@ -103,16 +105,32 @@ def caption_images(
 
 def read_phrases(captioner: Captioner, samples: Sequence[Sample], regions: Mapping[str, Regions]) -> Answers:
     """The places of the phrases that have boxes: where the captioner looks at the phrase's head noun."""
-    asked = list(_boxed_captions(samples, regions))
-    parses = parse([caption.text for _, _, caption in asked], quiet=True)
+    asked: dict[str, list[tuple[int, Caption]]] = {}
+    for sample, number, caption in _boxed_captions(samples, regions):
+        asked.setdefault(sample.image_id, []).append((number, caption))
+    parses = iter(parse([caption.text for several in asked.values() for _, caption in several], quiet=True))
     places = captioner.readings(
-        [regions[sample.image_id] for sample, _, _ in asked], [[caption.tokens] for _, _, caption in asked]
+        [regions[image] for image in asked], [[caption.tokens for _, caption in several] for several in asked.values()]
     )
     answers: Answers = {}
-    for (sample, number, caption), grammar, (words,) in zip(asked, parses, places, strict=True):
-        for phrase in caption.phrases:
-            head = grammar.head(phrase.start, phrase.end)
-            place = words[phrase.end - 1 if head is None else head]
-            mention = Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)
-            answers[mention] = (replace(place, text=phrase.text),)
+    for (image, several), readings in zip(asked.items(), places, strict=True):
+        for (number, caption), words in zip(several, readings, strict=True):
+            grammar = next(parses)
+            for phrase in caption.phrases:
+                head = grammar.head(phrase.start, phrase.end)
+                place = words[phrase.end - 1 if head is None else head]
+                mention = Mention(image, phrase_key(phrase.text), number, phrase.start)
+                answers[mention] = (replace(place, text=phrase.text),)
     return answers
+
+
+def set_place(model: Captioner | FindsPhrases, place: Place) -> None:
+    """Let a model that attends to regions choose the box of a word or phrase in another way."""
+    if isinstance(model, Captioner):
+        model.style = replace(model.style, place=place)
+    elif isinstance(model, Aligner):
+        model.placing = replace(model.placing, place=place)
+    elif isinstance(model, Grounder):
+        model.refiner.config = replace(model.refiner.config, place=place)
+    else:
+        raise DeixisError(f"{model.name} has heat maps instead of regions: there is nothing that could vote.")

@@ -30,7 +30,7 @@ def aligner() -> Aligner:
     matcher = Matcher(config)
     torch.nn.init.normal_(matcher.embed.weight)
     extractor = {"name": eyes.name, "description": eyes.describe()}
-    return Aligner(matcher, VOCABULARY, extractor, "test", Calibration(slope=3.0, offset=0.1))
+    return Aligner(matcher, VOCABULARY, extractor, "test", Calibration(slope=3.0, offset=0.1), Placing("best"))
 
 
 def photo(seed: int = 0) -> Image.Image:
@@ -45,16 +45,18 @@ WEIGHTS = np.array([0.3, 0.5, 0.2])
 
 
 def test_the_best_region_is_the_box() -> None:
-    found = place(DOG, WEIGHTS, 0.7, REGIONS, Placing())
+    found = place(DOG, WEIGHTS, 0.7, REGIONS, Placing(place="best"))
     assert (found.box, found.score, found.parts) == ((20, 20, 80, 80), 0.7, ())
     assert (found.text, found.start, found.end) == ("a dog", 0, 2)
 
 
-def test_the_best_regions_are_merged() -> None:
-    found = place(DOG, WEIGHTS, 0.7, REGIONS, Placing(merge=2))
-    assert found.box == (0, 0, 80, 80)
-    assert found.parts == ((20, 20, 80, 80), (0, 0, 40, 40))
-    assert place(DOG, WEIGHTS, 0.7, REGIONS, Placing(merge=9)).box == (0, 0, 100, 80)
+def test_the_regions_vote_for_the_box() -> None:
+    """The best region is a part; the second best is the whole, with which the third has more in common."""
+    boxes = np.array([[0, 0, 10, 10], [0, 0, 20, 20], [5, 5, 20, 20], [80, 0, 100, 20]], dtype=np.float32)
+    regions = Regions(boxes, np.zeros((4, 1)), (100, 80))
+    weights = np.array([0.4, 0.3, 0.2, 0.1])
+    assert place(DOG, weights, 0.7, regions, Placing(place="best")).box == (0, 0, 10, 10)
+    assert place(DOG, weights, 0.7, regions, Placing()).box == (0, 0, 20, 20)
 
 
 def test_the_heat_is_summed_where_regions_lie() -> None:
@@ -157,7 +159,7 @@ def test_photographs_paths_and_regions_score_alike(aligner: Aligner, tmp_path: P
 
 
 def test_a_folder_comes_back(aligner: Aligner, tmp_path: Path) -> None:
-    kept = Aligner(aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "kept", Calibration(2.0), Placing(merge=3))
+    kept = Aligner(aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "kept", Calibration(2.0), Placing("best", 8))
     kept.save_pretrained(tmp_path, {"README.md": "a card"})
     again = Aligner.from_pretrained(tmp_path)
     assert again.ground(photo(), "a dog") == kept.ground(photo(), "a dog")

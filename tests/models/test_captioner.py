@@ -60,6 +60,17 @@ def test_a_box_that_two_branches_share_is_one_box() -> None:
     assert found.parts == ()
 
 
+def test_regions_vote_by_the_attention_of_the_branches_that_spoke() -> None:
+    """Both branches that spoke prefer an end of the thing; the third, which did not, looks elsewhere."""
+    boxes = np.array([[0, 0, 20, 10], [20, 0, 40, 10], [0, 0, 40, 10], [50, 50, 60, 60]], dtype=np.float32)
+    regions = Regions(boxes, np.zeros((4, 1)), (60, 60))
+    looks = [[0.7, 0.0, 0.3, 0.0, 0.0], [0.0, 0.8, 0.2, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]]  # the last is padding
+    found = ground_word(sentences(looks, [True, True, False]), 0, 0, "dog", regions, place="vote")
+    assert found.box == (0, 0, 40, 10)
+    assert found.parts == ((0, 0, 20, 10), (20, 0, 40, 10))
+    assert found.score == pytest.approx(0.75)
+
+
 def test_nouns_are_grounded_and_other_words_are_not(captioner: Captioner) -> None:
     captions = captioner.caption([photo(seed) for seed in range(6)])
     assert any(caption.groundings for caption in captions)

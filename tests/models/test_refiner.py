@@ -17,7 +17,7 @@ from deixis.models.lstm import run_lstm
 from deixis.models.moves import move
 from deixis.models.padding import PaddedRegions
 from deixis.models.phrases import Description, PaddedPhrases, name_vectors, pad_phrases
-from deixis.models.refiner import SPREAD, Matched, Refiner, RefinerConfig, covering
+from deixis.models.refiner import Matched, Refiner, RefinerConfig, elected
 from deixis.types import Labels
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "reir.npz"
@@ -33,7 +33,7 @@ CONFIGS = {
     "region-regression": {"regress": "region"},
     "no-regression": {"regress": "none", "graph": "none"},
     "alone": {"context": False},
-    "whole": {"cover": 0.25},
+    "whole": {"place": "vote"},
     "whitened": {"whiten": 3},
     "one-stage": {"two_stages": False, "graph": "none", "similarity": "product"},
 }
@@ -277,20 +277,15 @@ def test_regions_and_phrases_that_are_not_there_change_nothing(name: str) -> Non
     assert all(part.isfinite().all() for part in out)
 
 
-def test_what_covers_the_parts_is_the_whole() -> None:
-    """Two halves that fit equally, the whole of both, which fits less, and the picture, which fits not at all."""
-    boxes = torch.tensor([[[0.2, 0.2, 0.4, 0.6], [0.4, 0.2, 0.6, 0.6], [0.2, 0.2, 0.6, 0.6], [0.0, 0.0, 1.0, 1.0]]])
-    share = torch.tensor([0.4, 0.4, 0.2, 1e-9])
-    scores = (share.log() / SPREAD).view(1, 1, 4)
-    # halves hold themselves and half of the whole; the whole holds all; the picture holds all but is six times as large
-    held = torch.tensor([0.5, 0.5, 1.0, 1.0]) / torch.tensor([0.08, 0.08, 0.16, 1.0]) ** 0.25
-    found = covering(boxes, scores, 0.25)[0, 0]
-    torch.testing.assert_close(found, held / held.sum(), atol=1e-5, rtol=0)
+def test_a_region_that_is_out_of_the_question_is_not_elected() -> None:
+    """Two halves that fit and the whole of both, which fits less; the same where the whole must not be chosen."""
+    boxes = torch.tensor([[[0.2, 0.2, 0.4, 0.6], [0.4, 0.2, 0.6, 0.6], [0.2, 0.2, 0.6, 0.6]]])
+    scores = torch.tensor([0.4, 0.4, 0.2]).log().view(1, 1, 3)
+    found = elected(boxes, scores)[0, 0]
     assert found.argmax() == 2
-    assert covering(boxes, scores, 1.0)[0, 0].argmax() < 2
-    out = covering(boxes, scores.index_fill(-1, torch.tensor([2]), -torch.inf), 0.25)[0, 0]
-    assert out[2] == 0
-    torch.testing.assert_close(out.sum(), torch.tensor(1.0))
+    torch.testing.assert_close(found.sum(), torch.tensor(1.0))
+    out = elected(boxes, scores.index_fill(-1, torch.tensor([2]), -torch.inf))[0, 0]
+    torch.testing.assert_close(out, torch.tensor([0.5, 0.5, 0.0]))
 
 
 def test_whitened_features_have_no_large_directions() -> None:

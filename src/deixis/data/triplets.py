@@ -81,13 +81,13 @@ def phrase_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet]:
             entity = sample.entity(phrase.entity or "")
             for box in () if entity is None else entity.boxes.tolist():
                 if _area(box) >= min_area * width * height:
-                    yield Triplet(sample.image_id, phrase.text, _box(box), "region")
+                    yield Triplet(sample.image_id, phrase.text, geometry.as_box(box), "region")
 
 
 def instance_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet]:
     """The named entities of an image, such as instances of COCO; crowds that were not told apart make none."""
     things = [
-        Named(entity.label, _box(box))
+        Named(entity.label, geometry.as_box(box))
         for entity in sample.entities
         if entity.label and "crowd" not in entity.types
         for box in entity.boxes.tolist()
@@ -152,7 +152,8 @@ def read_detections(path: Path, min_score: float = 0.3) -> dict[str, list[Named]
         except BadRecord as error:
             raise BadFile(path, f"record {number}: {error}") from None
         if score >= min_score:
-            found[str(get(record, "image_id"))].append(Named(name, _box(geometry.from_xywh(corners).tolist()), score))
+            box = geometry.as_box(geometry.from_xywh(corners))
+            found[str(get(record, "image_id"))].append(Named(name, box, score))
     if not found:
         raise BadFile(path, f"no detection has a score of {min_score:g} or more")
     return dict(found)
@@ -175,8 +176,3 @@ def _like(written: str, word: str) -> str:
 
 def _area(box: Sequence[float]) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
-
-
-def _box(values: Sequence[float]) -> Box:
-    x1, y1, x2, y2 = (float(value) for value in values)
-    return x1, y1, x2, y2

@@ -25,7 +25,8 @@ from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.padding import pad_regions
-from deixis.types import Box, Grounding, HeatMap, Json, Phrase, Point, Regions
+from deixis.models.voting import Place, chosen
+from deixis.types import Grounding, HeatMap, Json, Phrase, Point, Regions
 
 Floats = npt.NDArray[np.floating]
 
@@ -34,7 +35,7 @@ Floats = npt.NDArray[np.floating]
 class Placing:
     """How attention over regions becomes a place."""
 
-    merge: int = 1  # the box is the union of so many best regions; best regions tend to be parts of things
+    place: Place = "vote"  # the region with the most attention, or the one that all regions vote for
     cells: int = 32  # of the heat map, along each side
 
 
@@ -60,10 +61,10 @@ class Aligner:
         """The places of the noun phrases of a sentence, or of those ``phrases`` of it (spans of its tokens).
 
         A list of texts is a list of phrases that stand alone, each with one answer. The attention of a phrase is the
-        mean over its nouns (over all its words where it has none). The box is that of the best region, or the union of
-        the best few (:attr:`Placing.merge`). The heat map sums the attention of all regions over the image, and the
-        point is the middle of its hottest place. The score is the chance that the thing is there at all, by how near
-        the words come to what they attend to.
+        mean over its nouns (over all its words where it has none). The box is the region that all regions vote for by
+        their attention, or the best one (:attr:`Placing.place`). The heat map sums the attention of all regions over
+        the image, and the point is the middle of its hottest place. The score is the chance that the thing is there at
+        all, by how near the words come to what they attend to.
         """
         regions = self.eyes.look(photo)
         if isinstance(wanted, str):
@@ -177,16 +178,13 @@ def pad_words(ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]]) ->
 
 def place(phrase: Phrase, weights: Floats, score: float, regions: Regions, placing: Placing) -> Grounding:
     """The place of a phrase whose attention over the regions is ``weights [N]``; see :meth:`Aligner.ground`."""
-    best = np.argsort(-weights, kind="stable")[: placing.merge]
-    merged = regions.boxes[best]
     heat = heat_map(weights, regions, placing.cells)
     return Grounding(
         text=phrase.text,
-        box=_box(geometry.union(merged)),
+        box=geometry.as_box(regions.boxes[chosen(regions, weights, placing.place)]),
         score=score,
         start=phrase.start,
         end=phrase.end,
-        parts=tuple(_box(box) for box in merged) if len(merged) > 1 else (),
         point=hottest(heat),
         heat=heat,
     )
@@ -215,8 +213,3 @@ def hottest(heat: HeatMap) -> Point:
     nearest = np.argmin(((np.stack([rows, columns], 1) - middle) ** 2).sum(1))
     width, height = heat.size
     return (columns[nearest] + 0.5) * width / grid.shape[1], (rows[nearest] + 0.5) * height / grid.shape[0]
-
-
-def _box(values: geometry.Array) -> Box:
-    x1, y1, x2, y2 = (float(v) for v in values)
-    return x1, y1, x2, y2

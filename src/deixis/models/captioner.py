@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from deixis import boxes as geometry
 from deixis.language.parse import parse_words
+from deixis.language.sentence import sentence
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, voters
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.padding import pad_ragged, pad_regions
-from deixis.types import Box, GroundedCaption, Grounding, Json, Regions
+from deixis.models.voting import Place, chosen
+from deixis.types import GroundedCaption, Grounding, Json, Regions
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,20 @@ class Style:
     min_words: int = 0
     repeats: bool = False  # whether a word may follow itself at once
     branches: int | None = None  # how many of the decoder's branches speak; None: all
+    place: Place = "best"  # the box of a word: the branches' best regions merged, or the one that all regions vote for
 
     def rules(self) -> Rules:
         """The same as the decoder's rules; the unknown word is never said."""
         v = Vocabulary
         return Rules(v.bos, v.eos, v.pad, (v.pad, v.bos, v.unk), self.max_words, self.min_words, self.repeats)
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Where each branch looked at every word of a caption, and which of them said it."""
+
+    attention: npt.NDArray[np.float32]  # [words, K, N]
+    voted: npt.NDArray[np.bool_]  # [words, K]
 
 
 class Captioner:
@@ -64,6 +76,12 @@ class Captioner:
         self, regions: Sequence[Regions], images: Sequence[str] | None = None, batch: int = 64
     ) -> Iterator[GroundedCaption]:
         """Captions of many images, in their order, ``batch`` at a time; ``images`` are their names."""
+        return (caption for caption, _ in self.looks(regions, images, batch))
+
+    def looks(
+        self, regions: Sequence[Regions], images: Sequence[str] | None = None, batch: int = 64
+    ) -> Iterator[tuple[GroundedCaption, Looks]]:
+        """:meth:`captions`, each with where the branches looked at its words."""
         images = images or [""] * len(regions)
         for start in range(0, len(regions), batch):
             some = [self.eyes.look(one) for one in regions[start : start + batch]]
@@ -71,10 +89,10 @@ class Captioner:
             words = [self.vocabulary.decode(row.tolist()) for row in sentences.words[:, 0]]
             nouns = [parse.nouns for parse in parse_words(words, quiet=True)]
             for i, one in enumerate(some):
-                yield GroundedCaption(
+                caption = GroundedCaption(
                     words=words[i],
                     groundings=tuple(
-                        ground_word(sentences, i, t, word, one)
+                        ground_word(sentences, i, t, word, one, place=self.style.place)
                         for t, (word, noun) in enumerate(zip(words[i], nouns[i], strict=True))
                         if noun
                     ),
@@ -83,7 +101,11 @@ class Captioner:
                     width=one.size[0],
                     height=one.size[1],
                     model=self.name,
+                    caption=sentence(words[i]),
                 )
+                said = slice(len(words[i]))
+                attention, voted = sentences.attention[i, 0, said, :, : len(one)], sentences.voted[i, 0, said]
+                yield caption, Looks(attention.numpy(), voted.numpy())
 
     @torch.no_grad()
     def readings(
@@ -106,7 +128,7 @@ class Captioner:
             spoken = Sentences(ids[..., 1:], said, decoded.attention, voters(logprobs, ids[..., 1:]))
             for i, one in enumerate(some):
                 yield [
-                    tuple(ground_word(spoken, i, t, word, one, sentence=c) for t, word in enumerate(words))
+                    tuple(ground_word(spoken, i, t, word, one, c, self.style.place) for t, word in enumerate(words))
                     for c, words in enumerate(given[i])
                 ]
 
@@ -135,27 +157,33 @@ class Captioner:
         def build(config: Json) -> tuple[Decoder, Captioner]:
             decoder = Decoder(DecoderConfig(**config["decoder"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            style = Style(**{field.name: config["style"][field.name] for field in fields(Style)})
+            style = Style(**config["style"])
             return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
 
         return read_model(folder, "captioner", build)
 
 
 def ground_word(
-    sentences: Sentences, image: int, step: int, word: str, regions: Regions, sentence: int = 0
+    sentences: Sentences,
+    image: int,
+    step: int,
+    word: str,
+    regions: Regions,
+    sentence: int = 0,
+    place: Place = "best",
 ) -> Grounding:
-    """The place of the word that was said at a step: the boxes of the branches that voted for it, merged into one.
+    """The place of the word that was said at a step, by the branches that voted for it.
 
-    The score is the mean attention that those branches gave to their boxes.
+    Their best boxes are its parts, and merged into one they are its box; or its box is the region that all regions vote
+    for by the attention of these branches. The score is the mean attention that they gave to their best boxes.
     """
     voted = sentences.voted[image, sentence, step]  # [K]
     attention = sentences.attention[image, sentence, step][voted]  # [voters, N]
     weight, region = attention.max(-1)
     boxes = regions.boxes[np.unique(region.numpy())]
-    parts = tuple(_box(box) for box in boxes) if len(boxes) > 1 else ()
-    return Grounding(word, _box(geometry.union(boxes)), float(weight.mean()), step, step + 1, parts)
-
-
-def _box(values: geometry.Array) -> Box:
-    x1, y1, x2, y2 = (float(v) for v in values)
-    return x1, y1, x2, y2
+    parts = tuple(geometry.as_box(box) for box in boxes) if len(boxes) > 1 else ()
+    if place == "vote":
+        whole = regions.boxes[chosen(regions, attention.mean(0)[: len(regions)].numpy(), place)]
+    else:
+        whole = geometry.union(boxes)
+    return Grounding(word, geometry.as_box(whole), float(weight.mean()), step, step + 1, parts)

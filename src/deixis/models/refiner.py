@@ -20,6 +20,7 @@ from deixis.models.lstm import run_lstm
 from deixis.models.moves import move
 from deixis.models.padding import PaddedRegions
 from deixis.models.phrases import PaddedPhrases
+from deixis.models.voting import Place, votes
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class RefinerConfig:
     graph: Literal["attention", "uniform", "none"] = "attention"  # VOGN; "uniform": without the weights of Eq. 7
     similarity: Literal["network", "product"] = "network"  # F_cls: a network of the pair, or a product of two of one
     names: Literal["multiply", "add", "none"] = "multiply"  # s^a: Eq. 4, or a learnt share of it added, or not used
-    cover: float = 0.0  # > 0: regions are ranked by how much of the attention they hold for their size (see `covering`)
+    place: Place = "best"  # regions are ranked by their own attention, or by the votes of all (see `models.voting`)
     top_names: int = 1  # how many classes of a region count for s^a, by probability; the paper has the best; 0: all
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ class Matched:
     regions: Tensor  # [I, N, D] x_o
     scores: Tensor  # [I, P, N] s^c, -inf where a region is out of the question
     attention: Tensor  # [I, P, N] alpha^c
-    confidence: Tensor  # [I, P, N] that a region is the whole of what is meant: alpha^c, or by what it covers
+    confidence: Tensor  # [I, P, N] that a region is the whole of what is meant: alpha^c, or its share of the votes
     moves: Tensor | None  # [I, P, N, 4] delta^c
     boxes: Tensor  # [I, N, 4] as they were proposed
     fine: Fine | None = None
@@ -167,7 +168,7 @@ class Refiner(nn.Module):
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
         moves = self.coarse.moves(asked, seen)
         attention = scores.softmax(-1)
-        confidence = covering(regions.boxes, scores, self.config.cover) if self.config.cover else attention
+        confidence = elected(regions.boxes, scores) if self.config.place == "vote" else attention
         matched = Matched(asked, seen, scores, attention, confidence, moves, regions.boxes)
         if not self.config.two_stages:
             return matched
@@ -279,25 +280,11 @@ def expected(scores: Tensor) -> Tensor:
     return (scores.softmax(-1) * scores.masked_fill(scores == -torch.inf, 0)).sum(-1)
 
 
-SPREAD = 0.3
-"""Scores are made so much flatter before what regions cover is summed up: the best part must not be everything."""
-
-
 @torch.no_grad()
-def covering(boxes: Tensor, scores: Tensor, power: float) -> Tensor:
-    """How likely each region is the whole of what a phrase means, ``[I, P, N]``, from scores of its parts.
-
-    The best region of a phrase is often its most telling part. The whole holds many regions that fit, so a region
-    counts by the attention that falls into it, against its area to the given power: 0 would always choose the largest,
-    1 the densest.
-    """
-    low = torch.maximum(boxes.unsqueeze(2)[..., :2], boxes.unsqueeze(1)[..., :2])
-    high = torch.minimum(boxes.unsqueeze(2)[..., 2:], boxes.unsqueeze(1)[..., 2:])
-    area = (boxes[..., 2:] - boxes[..., :2]).clamp_min(0).prod(-1).clamp_min(1e-6)  # [I, N]
-    inside = (high - low).clamp_min(0).prod(-1) / area.unsqueeze(2)  # [I, N, N] share of the first in the second
-    held = (SPREAD * scores).softmax(-1) @ inside / area.unsqueeze(1) ** power
-    held = held.masked_fill(scores == -torch.inf, 0)
-    return held / held.sum(-1, keepdim=True).clamp_min(1e-12)
+def elected(boxes: Tensor, scores: Tensor) -> Tensor:
+    """The share ``[I, P, N]`` of each region in the votes of all, where it may be chosen; from scores of its parts."""
+    cast = votes(boxes, scores.softmax(-1)).masked_fill(scores == -torch.inf, 0)
+    return cast / cast.sum(-1, keepdim=True).clamp_min(1e-12)
 
 
 def pick(values: Tensor, index: Tensor) -> Tensor:

@@ -1,0 +1,43 @@
+"""The whole from its parts: where attention rests on many regions, which of them is the thing itself?
+
+A network that was never shown a box attends to what tells a thing apart, which is mostly a part of it, so its best
+region is too small. But its next best regions are other parts, and larger boxes around them. When every region votes
+for the regions that it overlaps with, the one that most of them agree on is the whole.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from deixis.models.moves import overlap
+from deixis.types import Regions
+
+Place = Literal["best", "vote"]
+"""Which region is the answer: the one with the most attention, or the one that the attended ones vote for."""
+
+
+@torch.no_grad()
+def votes(boxes: Tensor, attention: Tensor) -> Tensor:
+    """The votes for each region ``[..., P, N]``, from the attention of P words or phrases over N ``boxes [..., N, 4]``.
+
+    A region gives the root of its attention times the root of its IoU to every region: roots, so that the best part
+    is not everything, and near misses count.
+    """
+    shared = overlap(boxes.unsqueeze(-2), boxes.unsqueeze(-3))  # [..., N, N]
+    return attention.sqrt() @ shared.sqrt()
+
+
+def chosen(regions: Regions, attention: npt.NDArray[np.floating], place: Place) -> int:
+    """The region that is the answer of one word or phrase, from its attention over them ``[N]``."""
+    if place == "best":
+        return int(attention.argmax())
+    boxes = np.asarray(regions.boxes, dtype=np.float64)
+    if regions.frames is not None:  # regions of different frames have nothing in common
+        boxes = boxes + regions.frames[:, None] * np.array([2.0 * regions.size[0], 0, 2.0 * regions.size[0], 0])
+    weights = torch.from_numpy(np.asarray(attention, dtype=np.float64))
+    return int(votes(torch.from_numpy(boxes), weights[None])[0].argmax())
