@@ -105,6 +105,19 @@ def read_predictions(path: Path, images: Images, format: str = "auto") -> Predic
     return _Reader(path, images).read(document, lines, found)
 
 
+def named_images(path: Path) -> frozenset[str]:
+    """The names of all images that a file of predictions speaks of, where there is no reference to ask."""
+    document, lines = _parse(path)
+    if isinstance(document, dict) and isinstance(document.get("results"), dict):
+        return frozenset(document["results"])
+    names = set()
+    for _, key, record in _records(document, lines):
+        field_name = _image_field(record)
+        name = key if field_name is None else record[field_name]
+        names |= set() if name is None else {str(name)}
+    return frozenset(names)
+
+
 def read_proposals(path: Path, images: Images) -> dict[str, npt.NDArray[np.float64]]:
     """Image -> boxes ``[N, 4]`` from a COCO results file, best score first; the phrase or category is not looked at."""
     document, lines = _parse(path)

@@ -1,0 +1,195 @@
+"""Predictions in the formats of other tools, and back; one file for each format.
+
+:func:`read` recognises what a path holds, :func:`write` writes pictures in a format. What each format keeps and what
+it loses is in ``docs/exports.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from deixis.data.reading import BadFile, read_json, read_json_lines, read_text
+from deixis.data.sample import Dataset, Sample, Skipped
+from deixis.errors import DeixisError
+from deixis.exports import coco, flickr30k_entities, json_lines, label_studio, pascal_voc, table
+from deixis.exports.picture import Album, Answer, Picture, find_words, with_size
+from deixis.images import image_size
+from deixis.photographs import Photographs
+from deixis.types import GroundedCaption
+
+Format = Literal["coco", "label-studio", "flickr30k-entities", "csv", "pascal-voc", "jsonl"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+FILES = {"csv": ".csv", "jsonl": ".jsonl"}
+"""The formats that are one file, with its usual ending; the others are folders."""
+
+
+def read(path: Path, skipped: list[Skipped], image: str = "") -> list[Picture]:
+    """What a file or folder says, image by image, whatever format of this package it has.
+
+    Also read are outputs of other models that ``deixis score`` knows: Florence-2, Kosmos-2, COCO results. A bad record
+    is added to ``skipped``. ``image`` is the photograph that records mean which name none.
+    """
+    if path.is_dir():
+        return _read_folder(path, skipped)
+    if not path.exists():
+        raise DeixisError(f"{path} does not exist; name a file of predictions or an export.")
+    if path.suffix.lower() == ".csv":
+        return table.read(path, skipped)
+    if path.suffix.lower() == ".xml":
+        return pascal_voc.read([path], skipped)
+    document = _document(path)
+    if coco.is_document(document):
+        return coco.read([path], skipped)
+    if label_studio.is_document(document):
+        return label_studio.read(document, path, skipped)
+    records: list[tuple[int | None, Any]]
+    if document is None:
+        records = list(read_json_lines(path, skipped))
+    else:
+        records = [(None, record) for record in (document if isinstance(document, list) else [document])]
+    if records and not any(json_lines.is_own(record) for _, record in records):
+        return _read_foreign(path)
+    return json_lines.read_records(records, path, skipped, image)
+
+
+def write(
+    pictures: Sequence[Picture],
+    format: Format,
+    out: Path,
+    *,
+    split: str = "",
+    prefix: str = "",
+    quiet: bool = False,
+) -> list[Skipped]:
+    """Write pictures to a file or, for most formats, to a folder; the answer says what had no place in the format.
+
+    ``split`` names the list or the files of formats that have splits; ``prefix`` stands before the names of images in
+    Label Studio.
+    """
+    skipped: list[Skipped] = []
+    try:
+        (out.parent if format in FILES else out).mkdir(parents=True, exist_ok=True)
+        match format:
+            case "coco":
+                coco.write(pictures, out, split or coco.SPLIT, skipped, quiet)
+            case "label-studio":
+                label_studio.write(pictures, out, prefix, skipped, quiet)
+            case "flickr30k-entities":
+                flickr30k_entities.write(pictures, out, split or flickr30k_entities.SPLIT, skipped)
+            case "pascal-voc":
+                pascal_voc.write(pictures, out, split or pascal_voc.SPLIT, skipped, quiet)
+            case "csv":
+                table.write(pictures, out)
+            case "jsonl":
+                json_lines.write(pictures, out)
+    except OSError as error:
+        raise DeixisError(f"{out} cannot be written ({error.strerror}); choose another --out.") from None
+    return skipped
+
+
+def _read_folder(path: Path, skipped: list[Skipped]) -> list[Picture]:
+    if (path / "Sentences").is_dir():
+        return flickr30k_entities.read(path, skipped)
+    if (path / label_studio.TASKS).is_file():
+        return read(path / label_studio.TASKS, skipped)
+    if files := coco.files_in(path):
+        return coco.read(files, skipped)
+    if files := pascal_voc.files_in(path):
+        return pascal_voc.read(files, skipped)
+    raise DeixisError(
+        f"{path} holds no export that is known here: no Sentences (Flickr30k Entities), no {label_studio.TASKS} (Label "
+        "Studio), no instances_*.json (COCO), no *.xml (Pascal VOC). Name a file of predictions or such a folder."
+    )
+
+
+def _document(path: Path) -> Any:
+    """A JSON document; None for JSON lines."""
+    if path.suffix.lower() == ".jsonl":
+        return None
+    try:
+        return read_json(path)
+    except BadFile:
+        # several lines of which the first is JSON by itself; else the fault is that of one long document
+        first = next((line for line in read_text(path).split("\n") if line.strip()), "")
+        if not first.strip().endswith("}"):
+            raise
+        return None
+
+
+def _read_foreign(path: Path) -> list[Picture]:
+    """Outputs of other models, by the readers that scoring has."""
+    from deixis.metrics.formats import Images, named_images, read_predictions
+
+    found = read_predictions(path, Images(named_images(path)))
+    if found.sentences:
+        raise DeixisError(f"{path} is a GVD submission: it names classes, not words, and cannot be exported.")
+    album = Album()
+    for caption in found.captions.values():
+        album.add_caption(caption)
+    for mention, (best, *_) in found.phrases.items():
+        album.add_answer(mention.image, Answer(best, "", mention.caption, mention.start))
+    return album.pictures()
+
+
+# What predictions leave out -----------------------------------------------------------------------------------------
+
+
+def look_up(pictures: Sequence[Picture], photographs: Photographs, skipped: list[Skipped]) -> list[Picture]:
+    """The pictures with the files and the sizes of their photographs, where these are found."""
+    found = []
+    for picture in pictures:
+        path = photographs.find(picture.image)
+        try:
+            if path is not None:
+                size = picture.size or image_size(path)
+                picture = replace(with_size(picture, size), file=path.relative_to(photographs.folder).as_posix())
+        except DeixisError as error:
+            skipped.append(Skipped(picture.image, str(error)))
+        found.append(picture)
+    return found
+
+
+def put_into_captions(pictures: Sequence[Picture], dataset: Dataset) -> list[Picture]:
+    """The pictures with their answers put into the captions of a data set, where the words of the phrases stand.
+
+    An answer that tells its caption belongs to that one; any other belongs to every caption with its words. Answers
+    whose words no caption has stay as they are. Images that the data set does not have stay too.
+    """
+    samples = {sample.image_id: sample for sample in dataset}
+    by_file = {sample.path.name: sample for sample in dataset if sample.path is not None}
+    return [
+        picture if sample is None else _put(picture, sample)
+        for picture in pictures
+        for sample in [samples.get(picture.image) or by_file.get(Path(picture.image).name)]
+    ]
+
+
+def _put(picture: Picture, sample: Sample) -> Picture:
+    with suppress(DeixisError, FileNotFoundError):  # a data set without its photographs may know no sizes
+        picture = with_size(picture, picture.size or sample.image_size())
+    file = picture.file or ("" if sample.path is None else sample.path.name)
+    if not picture.answers:
+        return replace(picture, file=file)
+    width, height = picture.size or (0, 0)
+    captions, placed = [], set()
+    for number, caption in enumerate(sample.captions):
+        groundings = []
+        for index, answer in enumerate(picture.answers):
+            if answer.caption not in (None, number):
+                continue
+            span = find_words(caption.tokens, answer.grounding.text, answer.start)
+            if span is not None:
+                placed.add(index)
+                groundings.append(replace(answer.grounding, start=span[0], end=span[1]))
+        model = picture.answers[0].model
+        captions.append(
+            GroundedCaption(
+                caption.tokens, tuple(groundings), None, picture.image, width, height, model, caption=caption.text
+            )
+        )
+    left = tuple(answer for index, answer in enumerate(picture.answers) if index not in placed)
+    return replace(picture, captions=(*picture.captions, *captions), answers=left, file=file)

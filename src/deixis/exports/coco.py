@@ -1,0 +1,171 @@
+"""COCO: ``annotations/instances_<split>.json`` with the boxes, ``captions_<split>.json`` beside it with the captions.
+
+The category of a box is the head noun of its words. Members that COCO does not have are ignored by its readers and
+keep the rest: ``source`` of an image; ``phrase``, ``score``, ``model`` of a box, and ``caption_id``, ``start``, ``end``
+of one that belongs to a caption; ``model`` and ``logprob`` of a caption.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from deixis import boxes as geometry
+from deixis.data.reading import (
+    BadFile,
+    BadRecord,
+    get_int,
+    get_numbers,
+    get_size,
+    get_text,
+    good_records,
+    read_json,
+)
+from deixis.data.sample import Skipped
+from deixis.exports.picture import Album, Answer, Picture, box_of, file_names, head_nouns, sized, split_ending
+from deixis.language.tokenise import tokens
+from deixis.types import GroundedCaption, Grounding, Json
+
+SPLIT = "val2017"
+"""Where none is named: a name that readers of COCO know."""
+UNUSED = ("segmentation", "area", "license", "licenses", "info", "coco_url", "flickr_url", "date_captured")
+
+
+def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped], quiet: bool = False) -> None:
+    """Write both files. An image whose name is a number has that id, if all have one; else they count from 1."""
+    usable = list(sized(pictures, skipped))
+    names, nouns = file_names(pictures), head_nouns(pictures, quiet)
+    numbers = _numbers([names[picture.image] for picture, _ in usable])
+    kinds = sorted({nouns[g.text] for picture, _ in usable for g in picture.places()})
+    category = {name: number for number, name in enumerate(kinds, start=1)}
+    images: list[Json] = []
+    captions: list[Json] = []
+    boxes: list[Json] = []
+
+    def box(image: int, grounding: Grounding, **more: object) -> None:
+        x, y, width, height = (float(x) for x in geometry.to_xywh(grounding.box))
+        annotation: Json = {"id": len(boxes) + 1, "image_id": image, "category_id": category[nouns[grounding.text]]}
+        annotation |= {"bbox": [x, y, width, height], "area": width * height, "iscrowd": 0, "segmentation": []}
+        boxes.append(annotation | {"phrase": grounding.text, "score": grounding.score} | more)
+
+    for (picture, (width, height)), number in zip(usable, numbers, strict=True):
+        name = names[picture.image]
+        images.append({"id": number, "file_name": name, "width": width, "height": height, "source": picture.image})
+        for caption in picture.captions:
+            about = {"id": len(captions) + 1, "image_id": number, "caption": caption.caption}
+            captions.append(about | {"model": caption.model, "logprob": caption.logprob})
+            for g in caption.groundings:
+                box(number, g, caption_id=about["id"], start=g.start, end=g.end, model=caption.model)
+        for answer in picture.answers:
+            places = {"caption": answer.caption, "start": answer.start}
+            told = {name: value for name, value in places.items() if value is not None}
+            box(number, answer.grounding, model=answer.model, **told)
+    categories = [{"id": number, "name": name, "supercategory": "object"} for name, number in category.items()]
+    folder = out / "annotations"
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / f"instances_{split}.json", {"images": images, "annotations": boxes, "categories": categories})
+    _write(folder / f"captions_{split}.json", {"images": images, "annotations": captions})
+
+
+def _write(path: Path, content: Json) -> None:
+    info = {"description": "predictions of Deixis"}
+    path.write_text(json.dumps({"info": info} | content, ensure_ascii=False), encoding="utf-8")
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    """The numbers in the names (``COCO_val2014_000000000139.jpg`` is 139) where every name is one and none twice."""
+    found = [re.fullmatch(r"(?:COCO_(?:train|val|test)\d{4}_)?(\d{1,18})", split_ending(name)[0]) for name in names]
+    numbers = [int(match[1]) for match in found if match is not None]
+    return numbers if len(set(numbers)) == len(names) else list(range(1, len(names) + 1))
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of this format in a folder or in ``annotations`` in it; captions come before the boxes in them."""
+    places = (folder, folder / "annotations")
+    return [path for kind in ("captions", "instances") for at in places for path in sorted(at.glob(f"{kind}_*.json"))]
+
+
+def is_document(document: Any) -> bool:
+    """Whether a JSON file is of this format."""
+    return isinstance(document, dict) and {"images", "annotations"} <= document.keys()
+
+
+def read(paths: Sequence[Path], skipped: list[Skipped]) -> list[Picture]:
+    """Read such files. A box that belongs to no caption of them becomes an answer to its phrase, or category."""
+    album = Album()
+    captions: dict[tuple[str, int], GroundedCaption] = {}  # split, id -> caption, until its boxes are known
+    for path in paths:
+        _File(path, album, captions, skipped).read()
+    for (split, number), caption in captions.items():
+        try:
+            album.add_caption(caption)
+        except BadRecord as error:
+            skipped.append(Skipped(str(paths[0].parent), f"caption {number} of {split}: {error}"))
+    return album.pictures()
+
+
+class _File:
+    """Reads one file; captions are kept open for the boxes of a file that comes later."""
+
+    def __init__(
+        self, path: Path, album: Album, captions: dict[tuple[str, int], GroundedCaption], skipped: list[Skipped]
+    ) -> None:
+        self.path, self.album, self.captions, self.skipped = path, album, captions, skipped
+        self.split = path.stem.partition("_")[2]
+        self.images: dict[int, tuple[str, int, int]] = {}
+        self.kinds: dict[int, str] = {}
+
+    def read(self) -> None:
+        content = read_json(self.path, drop=UNUSED)
+        if not is_document(content):
+            raise BadFile(self.path, 'no lists "images" and "annotations" in it')
+        good_records(content["images"], self.path, "image", self.image, self.skipped)
+        good_records(content.get("categories", []), self.path, "category", self.category, self.skipped)
+        good_records(content["annotations"], self.path, "annotation", self.annotation, self.skipped)
+
+    def image(self, record: Any) -> None:
+        size = get_size(record)
+        name = get_text(record, "source" if record.get("source") else "file_name")
+        self.images[get_int(record, "id")] = name, *size
+        self.album.see(name, size)
+
+    def category(self, record: Any) -> None:
+        self.kinds[get_int(record, "id")] = get_text(record, "name")
+
+    def annotation(self, record: Any) -> None:
+        image = self.images.get(get_int(record, "image_id"))
+        if image is None:
+            raise BadRecord(f"image {record['image_id']} is not in the list of images")
+        if "bbox" in record:
+            self.box(record, *image)
+        else:
+            name, width, height = image
+            logprob = None if record.get("logprob") is None else get_numbers({"p": [record["logprob"]]}, "p", 1)[0]
+            text, model = str(record.get("caption") or ""), str(record.get("model") or "")
+            caption = GroundedCaption(tokens(text), (), logprob, name, width, height, model, text)
+            self.captions[self.split, get_int(record, "id")] = caption
+
+    def box(self, record: Json, name: str, width: int, height: int) -> None:
+        kind = self.kinds.get(get_int(record, "category_id"), "thing")
+        phrase = get_text(record, "phrase") if record.get("phrase") else kind
+        box = box_of(geometry.from_xywh(get_numbers(record, "bbox", 4)))
+        score = get_numbers({"score": [record.get("score", 1.0)]}, "score", 1)[0]
+        grounding = Grounding(phrase, box, score)
+        start, end, number = (
+            None if record.get(name) is None else get_int(record, name) for name in ("start", "end", "caption")
+        )
+        caption = self.captions.get((self.split, record.get("caption_id", 0)))
+        if caption is not None and start is not None and end is not None:
+            if not 0 <= start < end <= len(caption.words):
+                raise BadRecord(f"'{phrase}' is not in its caption of {len(caption.words)} words")
+            placed = replace(grounding, start=start, end=end)
+            whole = replace(caption, groundings=(*caption.groundings, placed))
+            self.captions[self.split, record["caption_id"]] = whole
+        else:
+            self.album.add_answer(
+                name, Answer(grounding, str(record.get("model") or ""), number, start), (width, height)
+            )

@@ -1,0 +1,119 @@
+"""Flickr30k Entities: ``Sentences/<id>.txt`` with marked phrases, ``Annotations/<id>.xml`` with their boxes, a list.
+
+Every grounding is a chain of its own, of type "other": who is the same as whom, a caption's words do not tell. Boxes
+have whole pixels from 1, both ends included. A phrase without a caption is a sentence by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from deixis import boxes as geometry
+from deixis.data import flickr30k_entities as official
+from deixis.data.sample import Caption, Sample, Skipped
+from deixis.errors import DeixisError
+from deixis.exports.picture import Album, Picture, Size, box_of, file_names, letters, split_ending
+from deixis.exports.xml import box_element, element, save
+from deixis.language.tokenise import tokens
+from deixis.types import GroundedCaption, Grounding
+
+SPLIT = "test"
+_BRACKETS = str.maketrans("[]", "()")  # brackets mark phrases, and nothing can mark a bracket
+
+
+def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped]) -> None:
+    """Write sentences, boxes and the list of the split."""
+    for folder in ("Sentences", "Annotations"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    listed, chain = [], 0
+    names = file_names(pictures)
+    for picture in pictures:
+        lines: list[str] = []
+        placed: list[Grounding] = []
+        for caption in (*picture.captions, *(_alone(answer.grounding) for answer in picture.answers)):
+            if caption.words:
+                kept = _apart(caption, picture.image, skipped)
+                lines.append(_marked(caption, kept, chain + len(placed) + 1))
+                placed += kept
+            else:
+                skipped.append(Skipped(picture.image, "a caption without words has no place in this format"))
+        if not lines:
+            continue
+        stem, ending = split_ending(names[picture.image])
+        listed.append(stem)
+        (out / "Sentences" / f"{stem}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        root = element("annotation", ("filename", stem + (ending or ".jpg")))
+        if picture.size is not None:
+            width, height = picture.size
+            root.append(element("size", ("width", width), ("height", height), ("depth", 3)))
+        for grounding in placed:
+            chain += 1
+            root.append(element("object", ("name", chain), box_element(grounding, picture.size)))
+        save(root, out / "Annotations" / f"{stem}.xml")
+    (out / f"{split}.txt").write_text("".join(f"{stem}\n" for stem in listed), encoding="utf-8")
+
+
+def _alone(grounding: Grounding) -> GroundedCaption:
+    """A phrase as a sentence."""
+    words = tokens(grounding.text)
+    whole = Grounding(grounding.text, grounding.box, grounding.score, 0, len(words))
+    return GroundedCaption(words, (whole,) if words else (), caption=grounding.text)
+
+
+def _apart(caption: GroundedCaption, image: str, skipped: list[Skipped]) -> list[Grounding]:
+    """The groundings that share no word, in the order of the caption; of two that do, the first stays."""
+    kept: list[Grounding] = []
+    for grounding in sorted(caption.groundings, key=lambda g: (g.start, -g.end)):
+        if kept and grounding.start < kept[-1].end:
+            reason = f"'{grounding.text}' shares words with '{kept[-1].text}', and marked phrases cannot"
+            skipped.append(Skipped(image, reason))
+        else:
+            kept.append(grounding)
+    return kept
+
+
+def _marked(caption: GroundedCaption, kept: Sequence[Grounding], chain: int) -> str:
+    text, places = letters(caption)
+    text = text.translate(_BRACKETS)
+    line, at = "", 0
+    for number, grounding in enumerate(kept, start=chain):
+        start, end = places[grounding.start][0], places[grounding.end - 1][1]
+        line += f"{text[at:start]}[/EN#{number}/other {text[start:end]}]"
+        at = end
+    return line + text[at:]
+
+
+def read(path: Path, skipped: list[Skipped]) -> list[Picture]:
+    """Read such a folder, an exported one or the data set: every phrase with a box is a grounding.
+
+    A sentence that is one phrase and nothing else stays a caption. Several boxes of a chain become the box around
+    them, with the boxes as its parts.
+    """
+    splits = official.splits(path)
+    if not splits:
+        raise DeixisError(
+            f"{path} has no list of images; {' or '.join(f'{s}.txt' for s in official.SPLITS)} names them."
+        )
+    album = Album()
+    for split in splits:
+        dataset = official.load(path, split)
+        # a note about a file of sentences, not about a line, says that they are not five: here they need not be
+        skipped += [note for note in dataset.skipped if note.line is not None or not note.file.endswith(".txt")]
+        for sample in dataset:
+            album.see(sample.image_id, sample.size)
+            for caption in sample.captions:
+                album.add_caption(_grounded(sample, caption))
+    return album.pictures()
+
+
+def _grounded(sample: Sample, caption: Caption) -> GroundedCaption:
+    groundings = []
+    for phrase in caption.phrases:
+        entity = None if phrase.entity is None else sample.entity(phrase.entity)
+        if entity is not None and len(entity.boxes) and phrase.start < phrase.end:
+            parts = tuple(map(box_of, entity.boxes)) if len(entity.boxes) > 1 else ()
+            box = box_of(geometry.union(entity.boxes))
+            groundings.append(Grounding(phrase.text, box, 1.0, phrase.start, phrase.end, parts))
+    size: Size = sample.size or (0, 0)
+    return GroundedCaption(caption.tokens, tuple(groundings), None, sample.image_id, *size, caption=caption.text)

@@ -1,0 +1,99 @@
+"""JSON lines as Deixis writes them: grounded captions, and answers to phrases. This format loses nothing.
+
+A line is a grounded caption (:meth:`GroundedCaption.to_json`), or an answer: ``{"image", "width", "height", "phrase",
+"box", "point", "score", "model"}`` with ``"caption"`` and ``"start"`` where it is known which mention is meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from deixis.data.reading import BadRecord, get_int, get_numbers, get_size, get_text
+from deixis.data.sample import Skipped
+from deixis.errors import DeixisError
+from deixis.exports.picture import Album, Answer, Picture, box_of
+from deixis.types import GroundedCaption, Grounding, HeatMap, Json
+
+
+def is_own(record: Any) -> bool:
+    """Whether a record is of this format."""
+    return isinstance(record, dict) and ("groundings" in record or {"phrase", "box"} <= record.keys())
+
+
+def read_records(
+    records: Iterable[tuple[int | None, Any]], path: Path, skipped: list[Skipped], image: str = ""
+) -> list[Picture]:
+    """Pictures from records with their lines; ``image`` is meant where a record names none. Bad ones are noted."""
+    album = Album()
+    for line, record in records:
+        try:
+            if not is_own(record):
+                raise BadRecord("neither a grounded caption nor a phrase with its box")
+            name = _image(record, image)
+            if "groundings" in record:
+                album.add_caption(_caption({**record, "image": name}))
+            else:
+                album.add_answer(name, _answer(record), get_size(record) if record.get("width") else None)
+        except BadRecord as error:
+            skipped.append(Skipped(str(path), str(error), line))
+    return album.pictures()
+
+
+def write(pictures: Sequence[Picture], out: Path) -> None:
+    """Write all that is said about the pictures, image by image."""
+    lines: list[Json] = []
+    for picture in pictures:
+        lines += [caption.to_json() for caption in picture.captions]
+        lines += [_answer_json(picture, answer) for answer in picture.answers]
+    out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+
+
+def _image(record: Json, otherwise: str) -> str:
+    name = record.get("image", record.get("image_id")) or otherwise
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    if not name:
+        raise BadRecord('the field "image" is missing; --image says which photograph is meant')
+    return get_text({"image": name}, "image")
+
+
+def _caption(record: Json) -> GroundedCaption:
+    try:
+        return GroundedCaption.from_json(record)
+    except DeixisError as error:
+        raise BadRecord(str(error).rstrip(".")) from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadRecord("not a grounded caption as Deixis writes it") from None
+
+
+def _answer(record: Json) -> Answer:
+    score = get_numbers({"score": [record.get("score", 1.0)]}, "score", 1)[0]
+    x, y = get_numbers(record, "point", 2) if record.get("point") is not None else (None, None)
+    try:
+        heat = None if record.get("heat") is None else HeatMap.from_json(record["heat"])
+    except (KeyError, TypeError, ValueError):
+        raise BadRecord("the heat map is not {width, height, grid}") from None
+    grounding = Grounding(
+        get_text(record, "phrase"),
+        box_of(get_numbers(record, "box", 4)),
+        score,
+        point=None if x is None or y is None else (x, y),
+        heat=heat,
+    )
+    caption, start = (None if record.get(name) is None else get_int(record, name) for name in ("caption", "start"))
+    return Answer(grounding, str(record.get("model") or ""), caption, start)
+
+
+def _answer_json(picture: Picture, answer: Answer) -> Json:
+    width, height = picture.size or (0, 0)
+    places = {"caption": answer.caption, "start": answer.start}
+    return {
+        "image": picture.image,
+        "width": width,
+        "height": height,
+        **{name: value for name, value in places.items() if value is not None},
+        **answer.grounding.to_phrase_json(answer.model),
+    }

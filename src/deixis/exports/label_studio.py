@@ -1,0 +1,173 @@
+"""Label Studio: ``tasks.json`` with pre-annotations to import, and ``config.xml``, the labelling interface for them.
+
+A caption is a task: its boxes are rectangles in per cent of the image, labelled with the head noun of their words, and
+the sentence is a text area. The answers to phrases of an image are one task without a sentence. Reading takes the
+annotation of a task that people have worked on, else its prediction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+from xml.etree import ElementTree
+
+from deixis import boxes as geometry
+from deixis.data.reading import BadRecord, get, get_int, get_list, get_numbers, get_size, get_text, good_records
+from deixis.data.sample import Skipped
+from deixis.exports.picture import Album, Answer, Picture, Size, box_of, find_words, head_nouns, sized
+from deixis.language.tokenise import tokens
+from deixis.show.draw import colour
+from deixis.types import GroundedCaption, Grounding, Json
+
+TASKS, CONFIG = "tasks.json", "config.xml"
+
+
+def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Skipped], quiet: bool = False) -> None:
+    """Write tasks and interface; ``prefix`` stands before an image's name to make its address in Label Studio."""
+    nouns = head_nouns(pictures, quiet)
+    tasks: list[Json] = []
+    used: dict[str, None] = {}
+    for picture, size in sized(pictures, skipped):
+        used |= dict.fromkeys(nouns[grounding.text] for grounding in picture.places())
+        data: Json = {"image": prefix + quote(picture.file or picture.image), "name": picture.image}
+        data |= {"width": size[0], "height": size[1]}
+        for caption in picture.captions:
+            spans = [{"start": g.start} for g in caption.groundings]
+            result = [_sentence(caption.caption), *_rectangles(caption.groundings, spans, size, nouns)]
+            tasks.append({"data": data, "predictions": [_prediction(result, caption.model)]})
+        if picture.answers:
+            found = [answer.grounding for answer in picture.answers]
+            places = [
+                {k: v for k, v in (("caption", answer.caption), ("start", answer.start)) if v is not None}
+                for answer in picture.answers
+            ]
+            result = _rectangles(found, places, size, nouns)
+            tasks.append({"data": data, "predictions": [_prediction(result, picture.answers[0].model)]})
+    out.mkdir(parents=True, exist_ok=True)
+    (out / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1), encoding="utf-8")
+    (out / CONFIG).write_text(_config(sorted(used)), encoding="utf-8")
+
+
+def _prediction(result: Sequence[Json], model: str) -> Json:
+    scores = [item["score"] for item in result if "score" in item]
+    mean = {"score": sum(scores) / len(scores)} if scores else {}
+    return {"model_version": model, **mean, "result": list(result)}
+
+
+def _sentence(text: str) -> Json:
+    value = {"text": [text]}
+    return {"id": "caption", "type": "textarea", "from_name": "caption", "to_name": "image", "value": value}
+
+
+def _rectangles(found: Sequence[Grounding], places: Sequence[Json], size: Size, nouns: dict[str, str]) -> list[Json]:
+    rectangles = []
+    for index, (grounding, place) in enumerate(zip(found, places, strict=True)):
+        per_cent = geometry.to_xywh(geometry.to_normalised(grounding.box, *size)) * 100
+        value: Json = dict(zip(("x", "y", "width", "height"), map(float, per_cent), strict=True))
+        rectangles.append(
+            {
+                "id": f"box{index}",
+                "type": "rectanglelabels",
+                "from_name": "label",
+                "to_name": "image",
+                "original_width": size[0],
+                "original_height": size[1],
+                "image_rotation": 0,
+                "score": grounding.score,
+                "value": value | {"rotation": 0, "rectanglelabels": [nouns[grounding.text]]},
+                "meta": {"text": [grounding.text], **place},
+            }
+        )
+    return rectangles
+
+
+def _config(labels: Sequence[str]) -> str:
+    view = ElementTree.Element("View")
+    ElementTree.SubElement(view, "Image", name="image", value="$image", zoom="true")
+    group = ElementTree.SubElement(view, "RectangleLabels", name="label", toName="image")
+    for index, label in enumerate(labels):
+        ElementTree.SubElement(group, "Label", value=label, background=colour(index))
+    options = {"name": "caption", "toName": "image", "editable": "true", "maxSubmissions": "1", "rows": "2"}
+    ElementTree.SubElement(view, "TextArea", options)
+    ElementTree.indent(view)
+    return ElementTree.tostring(view, encoding="unicode") + "\n"
+
+
+def is_document(document: Any) -> bool:
+    """Whether a JSON file is of this format."""
+    first = document[0] if isinstance(document, list) and document else None
+    return isinstance(first, dict) and isinstance(first.get("data"), dict)
+
+
+def read(document: Any, path: Path, skipped: list[Skipped]) -> list[Picture]:
+    """Read tasks, our own or as Label Studio exports them. A rectangle for no words of the sentence is an answer."""
+    album = Album()
+    good_records(document, path, "task", lambda task: _read_task(task, album), skipped)
+    return album.pictures()
+
+
+def _read_task(task: Any, album: Album) -> None:
+    data = get(task, "data")
+    image = get_text(data, "name") if data.get("name") else _file(get_text(data, "image"))
+    work, model = _work(task)
+    found, said = [], []
+    size = get_size(data) if data.get("width") else None
+    for item in get_list(work, "result"):
+        kind = get(item, "type")
+        if kind == "rectanglelabels":
+            grounding, meta, size = _rectangle(item)
+            found.append((grounding, meta))
+        elif kind == "textarea":
+            text = get(get(item, "value"), "text")
+            said.append(str(text[0] if isinstance(text, list) and text else text))
+    if not said:
+        for grounding, meta in found:
+            album.add_answer(image, Answer(grounding, model, meta.get("caption"), meta.get("start")), size)
+        return
+    words = tokens(said[0])
+    placed, loose = [], []
+    for grounding, meta in found:
+        span = find_words(words, grounding.text, meta.get("start"))
+        if span is None:
+            loose.append(grounding)
+        else:
+            placed.append(replace(grounding, start=span[0], end=span[1]))
+    width, height = size or (0, 0)
+    album.add_caption(GroundedCaption(words, tuple(placed), None, image, width, height, model, said[0]))
+    for grounding in loose:
+        album.add_answer(image, Answer(grounding, model), size)
+
+
+def _work(task: Json) -> tuple[Json, str]:
+    """The annotation that counts, or the prediction, and the model it is of."""
+    done = [one for one in task.get("annotations") or [] if isinstance(one, dict) and not one.get("was_cancelled")]
+    if done:
+        return done[-1], ""
+    proposed = [one for one in task.get("predictions") or [] if isinstance(one, dict)]
+    if not proposed:
+        raise BadRecord("neither an annotation nor a prediction")
+    return proposed[0], str(proposed[0].get("model_version") or "")
+
+
+def _rectangle(item: Json) -> tuple[Grounding, Json, Size]:
+    value, size = get(item, "value"), (get_int(item, "original_width"), get_int(item, "original_height"))
+    if value.get("rotation"):
+        raise BadRecord("a rectangle is turned, and a box cannot be")
+    corners = get_numbers({"box": [value.get(name) for name in ("x", "y", "width", "height")]}, "box", 4)
+    box = geometry.from_normalised(geometry.from_xywh(corners) / 100, *size)
+    told = item.get("meta")
+    meta: Json = told if isinstance(told, dict) else {}
+    labels = meta.get("text") or value.get("rectanglelabels") or ["thing"]
+    text = get_text({"text": labels[0] if isinstance(labels, list) else labels}, "text")
+    spans = {name: get_int(meta, name) for name in ("caption", "start") if meta.get(name) is not None}
+    score = get_numbers({"score": [1.0 if item.get("score") is None else item["score"]]}, "score", 1)[0]
+    return Grounding(text, box_of(geometry.clip(box, *size)), score), spans, size
+
+
+def _file(address: str) -> str:
+    """The image in an address such as ``/data/local-files/?d=photos/1.jpg`` or ``s3://bucket/1.jpg``."""
+    return unquote(address.partition("?d=")[2] or address.rpartition("/")[2])

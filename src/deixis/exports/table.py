@@ -1,0 +1,116 @@
+"""CSV: a row for every box, or for a caption without one. Boxes are x1, y1, x2, y2 in pixels, from 0, end-exclusive.
+
+A row with a caption is a grounding in it, at the words [start, end); a row without one is an answer to a phrase.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deixis.data.reading import BadRecord, get_numbers, read_table
+from deixis.data.sample import Skipped
+from deixis.exports.picture import Album, Answer, Picture, Size, box_of
+from deixis.language.tokenise import tokens
+from deixis.types import GroundedCaption, Grounding
+
+COLUMNS = (
+    *("image", "width", "height", "number", "caption", "phrase", "start", "end"),
+    *("x1", "y1", "x2", "y2", "score", "model", "logprob"),
+)
+
+Row = dict[str, str]
+
+
+def write(pictures: Sequence[Picture], out: Path) -> None:
+    """Write the table."""
+    with out.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for picture in pictures:
+            about: dict[str, object] = {"image": picture.image}
+            about |= dict(zip(("width", "height"), picture.size or (), strict=False))
+            for number, caption in enumerate(picture.captions):
+                row = about | {"number": number, "caption": caption.caption, "model": caption.model}
+                row |= {} if caption.logprob is None else {"logprob": caption.logprob}
+                writer.writerows([row | _place(g) | {"start": g.start, "end": g.end} for g in caption.groundings])
+                if not caption.groundings:
+                    writer.writerow(row)
+            for answer in picture.answers:
+                told = {"number": answer.caption, "start": answer.start, "model": answer.model}
+                writer.writerow(about | told | _place(answer.grounding))
+
+
+def _place(grounding: Grounding) -> dict[str, object]:
+    corners = dict(zip(("x1", "y1", "x2", "y2"), grounding.box, strict=True))
+    return {"phrase": grounding.text, "score": grounding.score, **corners}
+
+
+def read(path: Path, skipped: list[Skipped]) -> list[Picture]:
+    """Read such a table; of the columns, ``image`` and either ``caption`` or ``phrase`` with its box are needed."""
+    album = Album()
+    captions: dict[tuple[str, str, str], tuple[int, GroundedCaption]] = {}  # with the line where each begins
+    for line, row in read_table(path, ",", skipped):
+        try:
+            image, size = _image(row), _size(row)
+            album.see(image, size)
+            if row.get("phrase") and not row.get("caption"):
+                answer = Answer(_grounding(row), row.get("model", ""), _number(row, "number"), _number(row, "start"))
+                album.add_answer(image, answer, size)
+                continue
+            key = image, row.get("number", ""), row.get("caption", "")
+            first, caption = captions.get(key) or (line, _caption(row, image, size))
+            if row.get("phrase"):
+                grounding = replace(_grounding(row), start=_number(row, "start") or 0, end=_number(row, "end") or 0)
+                caption = replace(caption, groundings=(*caption.groundings, grounding))
+            captions[key] = first, caption
+        except (BadRecord, ValueError) as error:  # a ValueError: the words of a grounding are not in its caption
+            skipped.append(Skipped(str(path), str(error), line))
+    for line, caption in captions.values():
+        try:
+            album.add_caption(caption)
+        except BadRecord as error:
+            skipped.append(Skipped(str(path), str(error), line))
+    return album.pictures()
+
+
+def _image(row: Row) -> str:
+    if not row.get("image"):
+        raise BadRecord("no image is named")
+    return row["image"]
+
+
+def _size(row: Row) -> Size | None:
+    width, height = _number(row, "width"), _number(row, "height")
+    return (width, height) if width and height else None
+
+
+def _caption(row: Row, image: str, size: Size | None) -> GroundedCaption:
+    width, height = size or (0, 0)
+    logprob = _float(row, "logprob") if row.get("logprob") else None
+    text = row.get("caption", "")
+    return GroundedCaption(tokens(text), (), logprob, image, width, height, row.get("model", ""), text)
+
+
+def _grounding(row: Row) -> Grounding:
+    corners = {"box": [_float(row, name) for name in ("x1", "y1", "x2", "y2")]}
+    score = _float(row, "score") if row.get("score") else 1.0
+    return Grounding(row["phrase"], box_of(get_numbers(corners, "box", 4)), score)
+
+
+def _number(row: Row, name: str) -> int | None:
+    text = row.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise BadRecord(f"{name} is '{text[:40]}', not a whole number")
+    return int(text)
+
+
+def _float(row: Row, name: str) -> float:
+    try:
+        return float(row.get(name, ""))
+    except ValueError:
+        raise BadRecord(f"{name} is '{row.get(name, '')[:40]}', not a number") from None

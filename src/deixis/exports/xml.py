@@ -1,0 +1,35 @@
+"""The XML that Pascal VOC and Flickr30k Entities share."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from deixis import boxes as geometry
+from deixis.exports.picture import Size
+from deixis.types import Grounding
+
+
+def element(tag: str, *children: tuple[str, object] | Element) -> Element:
+    """An element with children: elements, or (tag, text)."""
+    made = Element(tag)
+    for child in children:
+        if isinstance(child, tuple):
+            ElementTree.SubElement(made, child[0]).text = str(child[1])
+        else:
+            made.append(child)
+    return made
+
+
+def box_element(grounding: Grounding, size: Size | None) -> Element:
+    """``<bndbox>`` in whole pixels from 1, both ends included."""
+    whole = geometry.to_inclusive(geometry.to_whole_pixels(grounding.box, *(size or (math.inf, math.inf))))
+    return element("bndbox", *zip(("xmin", "ymin", "xmax", "ymax"), map(int, whole), strict=True))
+
+
+def save(root: Element, path: Path) -> None:
+    """Write the document, a line for each element."""
+    ElementTree.indent(root)
+    path.write_text(ElementTree.tostring(root, encoding="unicode") + "\n", encoding="utf-8")
