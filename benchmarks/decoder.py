@@ -72,7 +72,7 @@ def case(name: str) -> None:
         _, branches, precision = name.split("-")
         bf16 = precision == "bf16"
         decoder = Decoder(DecoderConfig(**small, branches=int(branches)))
-        optimiser = torch.optim.Adam(decoder.parameters())
+        optimiser = torch.optim.Adam(decoder.parameters(), fused=True)
         data = batch(13, 5, 16, 36, 2048, 7000)
         work = 3 * flops(decoder.config, 13, 36, 65, 16, int(branches))
         time = seconds(lambda: iteration(decoder, optimiser, data, bf16))
@@ -82,7 +82,7 @@ def case(name: str) -> None:
         sizes = {"words": 512, "hidden": 1024, "attention": 512, "features": 2048, "vocabulary": 8639}
         decoder = Decoder(DecoderConfig(**sizes))
         localizer = Localizer(decoder, CycleConfig())
-        optimiser = torch.optim.Adam([*decoder.parameters(), *localizer.parameters()])
+        optimiser = torch.optim.Adam([*decoder.parameters(), *localizer.parameters()], fused=True)
         data = batch(32, 1, 16, 100, 2048, 8639)
         work = 3 * 2 * flops(decoder.config, 32, 100, 32, 16, 1)
         time = seconds(lambda: cyclical(decoder, localizer, optimiser, data), repeats=3, warm=1)

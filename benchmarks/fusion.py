@@ -60,7 +60,7 @@ def step(name: str) -> None:
     torch.manual_seed(0)
     network = Network(recipe, Fusion(config), pieces).train()
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.Adam(learning, lr=1e-5)
+    optimiser = torch.optim.Adam(learning, lr=1e-5, fused=True)
     some = texts(recipe.images, config.vocabulary)
     boxes = torch.tensor([[0.2, 0.3, 0.6, 0.7]]).expand(recipe.images, -1)
     batch = Batch(

@@ -65,7 +65,7 @@ def criticism(images: int, bf16: bool) -> tuple[Callable[[], None], float]:
     torch.manual_seed(0)
     config = DecoderConfig(vocabulary=7000, features=2048, words=512, hidden=512, attention=512)
     captioner = Decoder(config)
-    optimiser = torch.optim.Adam(captioner.parameters())
+    optimiser = torch.optim.Adam(captioner.parameters(), fused=True)
     random = np.random.default_rng(0)
     captions = {str(i): [[*random.integers(4, 7000, 12).tolist(), 2] for _ in range(5)] for i in range(images)}
     rewards = {"cider": (1.0, cider_reward(captions, end=2))}
@@ -104,7 +104,7 @@ def case(name: str, scale: int) -> None:
     regions, words = batch(matcher.config, images, captions)
     work = flops(matcher.config, images, captions, kind == "train")
     if kind == "train":
-        optimiser = torch.optim.Adam(matcher.parameters())
+        optimiser = torch.optim.Adam(matcher.parameters(), fused=True)
         time = seconds(lambda: iteration(matcher, optimiser, regions, words, bf16))
         title = f"training, {images} pairs, {precision}"
     else:

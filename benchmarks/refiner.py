@@ -75,7 +75,7 @@ def training(name: str) -> None:
     recipe = replace(GROUNDERS[name], self_taught=replace(GROUNDERS[name].self_taught, warm_up=0.0))
     config = replace(recipe.model, vocabulary=len(VOCABULARY), features=2048)
     network = Network(recipe, config, [1])
-    optimiser = torch.optim.Adam(network.parameters())
+    optimiser = torch.optim.Adam(network.parameters(), fused=True)
     data = batch(config.features)
 
     def iteration() -> None:

@@ -55,6 +55,8 @@ class Matched:
 
     phrases: Tensor  # [I, P, D] x_q
     regions: Tensor  # [I, N, D] x_o
+    asked: Tensor  # [I, P, hidden] phrases as the first layer of F_cls projects them
+    offered: Tensor  # [I, N, hidden] regions likewise
     scores: Tensor  # [I, P, N] s^c, -inf where a region is out of the question
     attention: Tensor  # [I, P, N] alpha^c
     confidence: Tensor  # [I, P, N] that a region is the whole of what is meant: alpha^c, or its share of the votes
@@ -159,17 +161,18 @@ class Refiner(nn.Module):
 
     def forward(self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None) -> Matched:
         """Match the phrases of each image with its regions; ``names [I, N, E]`` is what the regions are called."""
-        asked = self.drop(self.read_phrases(phrases))
+        said = self.drop(self.read_phrases(phrases))
         features = self.whiten(regions.features) if self.config.whiten else regions.features
         looks = self.see(features)  # [I, N, D], without the place
         seen = self.drop(self.place(looks, regions.boxes))
         likeness = self.likeness(phrases.vectors, names)  # [I, P, N]
-        raw = self.coarse.similarity(self.coarse.phrase(asked), self.coarse.region(seen))
+        asked, offered = self.coarse.phrase(said), self.coarse.region(seen)
+        raw = self.coarse.similarity(asked, offered)
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
-        moves = self.coarse.moves(asked, seen)
+        moves = self.coarse.moves(said, seen)
         attention = scores.softmax(-1)
         confidence = elected(regions.boxes, scores) if self.config.place == "vote" else attention
-        matched = Matched(asked, seen, scores, attention, confidence, moves, regions.boxes)
+        matched = Matched(said, seen, asked, offered, scores, attention, confidence, moves, regions.boxes)
         if not self.config.two_stages:
             return matched
         return replace(matched, fine=self._refine(matched, looks, likeness, phrases.related))
@@ -264,8 +267,8 @@ class Refiner(nn.Module):
         Phrases are those of the mask, in order. Only the coarse stage is asked: it is what can be had for all pairs.
         """
         where = phrases.mask
-        asked = self.coarse.phrase(matched.phrases[where]).unsqueeze(0).expand(len(where), -1, -1)
-        raw = self.coarse.similarity(asked, self.coarse.region(matched.regions))  # [I, phrases, N]
+        asked = matched.asked[where].unsqueeze(0).expand(len(where), -1, -1)
+        raw = self.coarse.similarity(asked, matched.offered)  # [I, phrases, N]
         likeness = self.likeness(None if phrases.vectors is None else phrases.vectors[where], names)
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
         return expected(scores)

@@ -71,7 +71,7 @@ def train(
     run.mkdir(parents=True, exist_ok=True)
     accelerator = Accelerator(mixed_precision="bf16" if recipe.precision == "bf16" else "no")
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    wrapped, optimiser = accelerator.prepare(network, torch.optim.Adam(learning, lr=recipe.schedule.rate))
+    wrapped, optimiser = accelerator.prepare(network, torch.optim.Adam(learning, lr=recipe.schedule.rate, fused=True))
     inner = getattr(optimiser, "optimizer", optimiser)
     progress = checkpoint.load(run, network, inner) or Progress(rate=recipe.schedule.rate)
     _cut_log(run, progress.step)
