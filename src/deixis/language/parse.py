@@ -166,7 +166,7 @@ def _parse(
     quiet: bool,
 ) -> list[Parse]:
     """Look each name up in the cache and parse the sentences of the others."""
-    store = TextCache(cache_folder() / f"parses-{MODEL}-{version(MODEL)}-spacy-{version('spacy')}-{VERSION}.sqlite")
+    store = TextCache(cache_folder() / f"parses-{_parser()}-{VERSION}.sqlite")
     with _no_collection():
         parses = {name: _from_row(row) for name, row in (store.read(names) if cache else {}).items()}
     missing = [name for name in dict.fromkeys(names) if name not in parses]
@@ -180,6 +180,12 @@ def _parse(
                 store.write(done)
             advance(len(done))
     return [parses[name] for name in names]
+
+
+@lru_cache(maxsize=1)
+def _parser() -> str:
+    """Names and versions of model and spaCy, which are read from the disk."""
+    return f"{MODEL}-{version(MODEL)}-spacy-{version('spacy')}"
 
 
 def _useful(captions: int, processes: int | None) -> int:

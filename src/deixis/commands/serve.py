@@ -1,0 +1,110 @@
+"""``deixis serve``: the page in a browser and the HTTP interface."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import webbrowser
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+
+from deixis.errors import DeixisError
+from deixis.models.pretrained import CAPTIONER, FINDER
+
+if TYPE_CHECKING:
+    import uvicorn
+
+Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    *,
+    model: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    host: str = "127.0.0.1",
+    port: int = 8421,
+    threads: int = 0,
+    waiting: int = 32,
+    megabytes: float = 20.0,
+    megapixels: float = 50.0,
+    browse: Switch = False,
+    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
+    quiet: Switch = False,
+) -> int:
+    """Serve the page and the HTTP interface; Ctrl-C ends it when what was asked is answered.
+
+    For example: deixis serve --browse
+
+    Args:
+        model: a name of the package or the folder of a trained model; give it several times to load captioners and
+            models that find phrases, which can then be compared. Those of the package if none is given.
+        host: the address to listen on; 0.0.0.0 lets others in your network use it.
+        port: the port to listen on; 0 takes a free one.
+        threads: of the computations; 0 leaves it to torch.
+        waiting: the most requests under way at once; who comes beyond them is told when to try again.
+        megabytes: the largest upload.
+        megapixels: the largest photograph.
+        browse: open the page in a browser.
+        as_json: write the address and the models to stdout, as JSON, when the page is ready.
+        quiet: say nothing.
+    """
+    talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    try:
+        import uvicorn
+
+        from deixis.serve.app import create_app
+        from deixis.serve.upload import UploadLimits
+    except ModuleNotFoundError as error:
+        raise DeixisError(
+            f"{error.name} is not installed; pip install 'deixis[serve]' brings what this needs."
+        ) from None
+    with talk.status("loading the models"):
+        import torch
+
+        from deixis.models.pretrained import load_model
+        from deixis.serve.engine import Engine, Limits
+
+        if threads:
+            torch.set_num_threads(threads)
+        models = [load_model(one) for one in model or (CAPTIONER, FINDER)]
+        ear = _listen(host, port)
+        engine = Engine(models, Limits(pixels=round(megapixels * 1e6), waiting=waiting))
+        engine.warm()
+    address = f"http://{'[' + host + ']' if ':' in host else host}:{ear.getsockname()[1]}/"
+    app = create_app(engine, UploadLimits(bytes=round(megabytes * 1e6)))
+    config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=120)
+    if host not in LOOPBACK:
+        talk.print("everyone who can reach this machine can use it; there is no password.", markup=False)
+    talk.print(f"ready: {address} ({', '.join(engine.models)}); Ctrl-C ends it.", markup=False)
+    if as_json:
+        print(json.dumps({"url": address, "models": list(engine.models)}), flush=True)
+    if browse:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    _run(uvicorn.Server(config), ear)
+    talk.print("stopped; everything that was asked has been answered.", markup=False)
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DeixisError(f"{host}:{port} cannot be listened on ({reason}); choose another --port or --host.") from None
+
+
+def _run(server: uvicorn.Server, ear: socket.socket) -> None:
+    """Serve until a signal; uvicorn raises the signal once more at its end, and an asked-for end is no failure."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        server.run(sockets=[ear])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)

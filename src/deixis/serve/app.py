@@ -1,0 +1,217 @@
+"""The HTTP interface over an engine, and the files of the page; nothing is read from the disk once it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from pydantic import StringConstraints
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deixis import __version__
+from deixis.serve.engine import FORMATS, Ask, CaptionAsk, CheckAsk, Engine, GroundAsk, describe
+from deixis.serve.meter import Meter
+from deixis.serve.problems import ProblemError, problem, tell_problems
+from deixis.serve.schemas import PHOTO, Captioned, CheckedCaption, Grounded, Health, Models, Problem, problems
+from deixis.serve.upload import UploadLimits, read_photo
+from deixis.show.draw import PALETTE, text_on
+from deixis.show.heat import GLOW, HEAT
+from deixis.types import Json
+
+PAGE = {
+    "page.html": "text/html",
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "picture.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+"""The files of the page, and what they are."""
+
+EXAMPLES = {
+    "astronaut": "A woman in an orange space suit (NASA)",
+    "chelsea": "A cat that looks at you (Stéfan van der Walt)",
+    "coffee": "A cup of coffee on a wooden table (Rachel Michetti)",
+}
+"""Photographs of scikit-image that may be used by anyone, and what is said of them."""
+
+POLICY = (
+    "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""What a browser may load for the page: its own files, and pictures that are in its memory already."""
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+# a phrase or caption has a letter or a digit in it
+Words = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"[A-Za-z0-9]")]
+Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="what to look for, each by itself")]
+Caption = Annotated[Words, Query(description="a sentence about the photograph")]
+ModelName = Annotated[str, Query(max_length=200, description="a name of /v1/models; the first that fits if none")]
+Steps = Annotated[bool, Query(description="tell where each branch looked at every word, too")]
+
+
+def create_app(engine: Engine, upload: UploadLimits | None = None) -> FastAPI:
+    """The application; it closes the engine when it ends."""
+    upload = upload or UploadLimits()
+    meter = Meter()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(engine.close)
+
+    # the pages that describe an API for people would load their scripts from elsewhere: only the description is served
+    app = FastAPI(title="Deixis", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.add_middleware(Front, meter=meter)
+    tell_problems(app)
+    _add_api(app, engine, upload, meter)
+    _add_page(app, engine, upload)
+    app.openapi = lambda: _description(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
+    return app
+
+
+def _add_api(app: FastAPI, engine: Engine, upload: UploadLimits, meter: Meter) -> None:
+    wrong = problems(404, 408, 413, 415, 422, 503)
+
+    async def answer(ask: Ask) -> Response:
+        return JSONResponse(await asyncio.wrap_future(engine.ask(ask)))
+
+    @app.post("/v1/caption", response_model=Captioned, responses=wrong, openapi_extra=PHOTO)
+    async def caption(request: Request, model: ModelName = "", steps: Steps = False) -> Response:
+        """A sentence about the photograph in which every noun has its place."""
+        name = _known(engine.captioner(model or None), model, "writes captions")
+        with engine.place():
+            return await answer(CaptionAsk(await read_photo(request, upload), name, steps))
+
+    @app.post("/v1/ground", response_model=Grounded, responses=wrong, openapi_extra=PHOTO)
+    async def ground(request: Request, phrase: Phrases, model: ModelName = "") -> Response:
+        """Where phrases are in the photograph, and whether they are there at all."""
+        name = _known(engine.finder(model or None), model, "finds phrases")
+        with engine.place():
+            return await answer(GroundAsk(await read_photo(request, upload), name, tuple(phrase)))
+
+    @app.post("/v1/check", response_model=CheckedCaption, responses=wrong, openapi_extra=PHOTO)
+    async def check(request: Request, caption: Caption, model: ModelName = "") -> Response:
+        """Which noun phrases of a caption are doubtful."""
+        name = _known(engine.finder(model or None), model, "finds phrases")
+        with engine.place():
+            return await answer(CheckAsk(await read_photo(request, upload), name, caption))
+
+    @app.get("/v1/models", response_model=Models)
+    async def models() -> Response:
+        """The models that are loaded."""
+        return JSONResponse({"models": [describe(name, model) for name, model in engine.models.items()]})
+
+    @app.get("/healthz", response_model=Health, responses=problems(503))
+    async def healthz() -> Response:
+        """Whether requests are taken."""
+        if not engine.open:
+            return problem(503, "the server is about to stop.", {"Retry-After": "5"})
+        return JSONResponse({"status": "ok", "under_way": engine.under_way})
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Counts and times in the text format of Prometheus."""
+        return PlainTextResponse(meter.text(engine), media_type="text/plain; version=0.0.4")
+
+
+def _known(found: str | None, asked: str, does: str) -> str:
+    if found is not None:
+        return found
+    if asked:
+        raise ProblemError(404, f"there is no model '{asked}' here that {does}; /v1/models lists what there is.")
+    raise ProblemError(404, f"no model that {does} is loaded; start the server with one (--model).")
+
+
+def _add_page(app: FastAPI, engine: Engine, upload: UploadLimits) -> None:
+    for name, kind in PAGE.items():
+        address = "/" if name == "page.html" else f"/{name}"
+        content = files("deixis.serve").joinpath(name).read_bytes()
+        app.get(address, include_in_schema=False)(_constant(content, f"{kind}; charset=utf-8"))
+    examples = example_photographs()
+    for name, content in examples.items():
+        app.get(f"/examples/{name}.png", include_in_schema=False)(_constant(content, "image/png"))
+    settings: Json = {
+        "colours": [{"fill": fill, "ink": text_on(fill)} for fill in PALETTE],
+        "glow": [[heat, *colour] for heat, colour in zip(HEAT, GLOW, strict=True)],
+        "examples": [{"url": f"/examples/{name}.png", "title": EXAMPLES[name]} for name in examples],
+        "formats": [f"image/{name.lower()}" for name in FORMATS],
+        "bytes": upload.bytes,
+        "pixels": engine.limits.pixels,
+    }
+
+    @app.get("/settings.json", include_in_schema=False)
+    async def told() -> Response:
+        return JSONResponse(settings)
+
+
+def _constant(content: bytes, kind: str) -> Any:
+    async def route() -> Response:
+        return Response(content, media_type=kind)
+
+    return route
+
+
+def example_photographs() -> dict[str, bytes]:
+    """The files of the examples, where scikit-image is installed."""
+    spec = find_spec("skimage")
+    if spec is None or spec.origin is None:
+        return {}
+    folder = Path(spec.origin).parent / "data"
+    return {name: file.read_bytes() for name in EXAMPLES if (file := folder / f"{name}.png").is_file()}
+
+
+def _description(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        found = get_openapi(
+            title=app.title,
+            version=app.version,
+            description="Captions in which every noun points at its place, and phrases found in photographs.",
+            routes=app.routes,
+        )
+        found["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+class Front:
+    """What every request passes: it is counted, and its answer gets the headers that keep a browser careful."""
+
+    def __init__(self, app: ASGIApp, meter: Meter) -> None:
+        self.app, self.meter = app, meter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started, status = time.perf_counter(), 500
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_on)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")  # a name of ours, never what a stranger wrote
+            self.meter.count(route, status, time.perf_counter() - started)

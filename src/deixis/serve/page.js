@@ -1,0 +1,417 @@
+// The page: a photograph goes to the server, words and places come back, and each lights up the other.
+
+import {composeSvg, paintHeat, paintLook, rasterise, written} from "./picture.js";
+
+const $ = (selector, within = document) => within.querySelector(selector);
+const SVG = "http://www.w3.org/2000/svg";
+
+const [settings, {models}] = await Promise.all(["/settings.json", "/v1/models"].map(url => fetch(url).then(r => r.json())));
+const captions = model => model.does.includes("caption");
+const finders = models.filter(model => !captions(model));
+const state = {photo: null, name: "", url: "", image: null, columns: [], phrases: [], asked: 0};
+const colour = index => settings.colours[index % settings.colours.length];
+const percent = score => `${Math.round(100 * score)}%`;
+
+// Talking to people --------------------------------------------------------------------------------------------------
+
+/** Progress is seen and heard; a result is heard only, because it is on the page. */
+function say(text, seen = true) {
+  $("#status").classList.toggle("heard", !seen || !text);
+  $("#status").textContent = text;
+}
+
+function complain(text) {
+  $("#problem").textContent = text;
+  $("#problem").hidden = !text;
+  if (text) say("");
+}
+
+// Talking to the server ----------------------------------------------------------------------------------------------
+
+/** The answer of a route to the photograph; a busy server is asked again a few times. */
+async function ask(route, query, tries = 4) {
+  const sent = {method: "POST", body: state.photo, headers: {"Content-Type": state.photo.type || "application/octet-stream"}};
+  let response;
+  try {
+    response = await fetch(`/v1/${route}?${new URLSearchParams(query)}`, sent);
+  } catch {
+    throw new Error("The server does not answer. Is it still running?");
+  }
+  if (response.status === 503 && tries > 1) {
+    const wait = Number(response.headers.get("Retry-After")) || 1;
+    say(`Others are being served; trying again in ${wait} s …`);
+    await new Promise(done => setTimeout(done, 1000 * wait));
+    return ask(route, query, tries - 1);
+  }
+  const answer = await response.json();
+  if (!response.ok) throw new Error(sentence(answer.detail));
+  return answer;
+}
+
+const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
+
+// A photograph -------------------------------------------------------------------------------------------------------
+
+async function show(photo, name) {
+  if (!photo.type.startsWith("image/")) return complain(`${name} is not a photograph; JPEG, PNG, WebP, AVIF and GIF can be read.`);
+  if (photo.size > settings.bytes) {
+    return complain(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; up to ${settings.bytes / 1e6} MB can be sent. Make it smaller first.`);
+  }
+  complain("");
+  if (state.url) URL.revokeObjectURL(state.url);
+  Object.assign(state, {photo, name, url: URL.createObjectURL(photo), phrases: []});
+  state.image = new Image();
+  state.image.src = state.url;
+  arrange(true);
+  await look();
+}
+
+function arrange(hasPhoto) {
+  document.body.classList.toggle("has-photo", hasPhoto);
+  $("#tools").hidden = !hasPhoto;
+  $(".drop .big").textContent = `Drop, paste or pick ${hasPhoto ? "another" : "a photograph"}`;
+}
+
+/** Fill the columns anew, one for each chosen model. */
+async function look() {
+  if (!state.photo) return;
+  const asked = ++state.asked;
+  complain("");
+  const chosen = [$("#first").value, $("#second").value].filter(Boolean).map(name => models.find(m => m.name === name));
+  state.columns = chosen.map(makeColumn);
+  $("#columns").className = chosen.length > 1 ? "pair" : "alone";
+  $("#columns").replaceChildren(...state.columns.map(column => column.element));
+  say("Looking at the photograph …");
+  await state.image.decode().catch(() => {});  // the server says it better if it is no image
+  if (asked !== state.asked) return;
+  state.columns.forEach(column => resize(column, state.image.naturalWidth || 4, state.image.naturalHeight || 3));
+  try {
+    await Promise.all(state.columns.filter(c => captions(c.model)).map(async column => {
+      const told = await ask("caption", {model: column.model.name, steps: true});
+      if (asked === state.asked) fill(column, told);
+    }));
+    if (asked !== state.asked) return;
+    const said = state.columns.filter(c => c.told).map(c => c.told.caption);
+    say(said.length ? said.join(" · ") : "Type a phrase to look for it.", false);
+    await Promise.all(state.phrases.map(find));
+  } catch (error) {
+    if (asked === state.asked) {
+      complain(error.message);
+      $("#columns").replaceChildren();
+      Object.assign(state, {photo: null, columns: []});
+      arrange(false);
+    }
+  } finally {
+    if (asked === state.asked) state.columns.forEach(c => c.element.classList.remove("waiting"));
+  }
+}
+
+function makeColumn(model) {
+  const element = $("#column").content.cloneNode(true).firstElementChild;
+  const column = {model, element, told: null, found: [], held: null, finder: captions(model) ? finders[0] : model};
+  element.classList.add("waiting");
+  const photo = $(".stage img", element);
+  photo.src = state.url;
+  photo.alt = "Your photograph";
+  $(".by", element).textContent = model.name;
+  if (!captions(model)) plainly(column, "This model finds phrases. Type one above.");
+  for (const button of element.querySelectorAll(".downloads button")) {
+    button.addEventListener("click", () => download(column, button.dataset.kind).catch(error => complain(error.message)));
+  }
+  return column;
+}
+
+function plainly(column, text) {
+  $(".sentence", column.element).classList.add("plain");
+  $(".sentence", column.element).textContent = text;
+}
+
+function resize(column, width, height) {
+  column.size = {width, height};
+  $(".stage", column.element).style.setProperty("--ratio", String(width / height));
+  $(".boxes", column.element).setAttribute("viewBox", `0 0 ${width} ${height}`);
+}
+
+/** The caption has come. */
+function fill(column, told) {
+  column.told = told;
+  resize(column, told.width, told.height);
+  $(".stage img", column.element).alt = told.caption;
+  $(".sentence", column.element).replaceChildren(...written(told.words, told.groundings).flatMap((word, at) => {
+    const node = word.owner === null ? document.createElement("span")
+      : wordButton(column, `w${word.owner}`, colour(word.owner));
+    node.textContent = word.text;
+    node.dataset.at = at;
+    return [word.space ? " " : "", node, word.end];
+  }));
+  drawBoxes(column);
+  $(".downloads", column.element).hidden = false;
+  if (told.steps?.length) prepareLooks(column);
+}
+
+// Words and boxes light each other up --------------------------------------------------------------------------------
+
+function wordButton(column, key, {fill, ink}) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "word";
+  button.dataset.key = key;
+  button.setAttribute("aria-pressed", "false");
+  button.style.setProperty("--c", fill);
+  button.style.setProperty("--on-c", ink);
+  wire(column, button, key);
+  return button;
+}
+
+function wire(column, node, key) {
+  for (const event of ["mouseenter", "focus"]) node.addEventListener(event, () => light(column, key));
+  for (const event of ["mouseleave", "blur"]) node.addEventListener(event, () => light(column, column.held));
+  node.addEventListener("click", () => hold(column, column.held === key ? null : key));
+}
+
+function hold(column, key) {
+  column.held = key;
+  for (const button of column.element.querySelectorAll("button.word")) {
+    button.setAttribute("aria-pressed", String(button.dataset.key === key));
+  }
+  light(column, key);
+}
+
+/** What a key stands for: a grounding of the caption (w0, w1, ...) or a phrase that was found (p0, ...). */
+function meant(column, key) {
+  const index = Number(key.slice(1));
+  const shift = column.told?.groundings.length ?? 0;
+  return key[0] === "w" ? {...column.told.groundings[index], label: column.told.groundings[index].word, colour: colour(index)}
+    : {...column.found[index], label: column.found[index].phrase, colour: colour(shift + index)};
+}
+
+function light(column, key) {
+  const {element} = column, stage = $(".stage", element), tag = $(".tag", element);
+  element.classList.toggle("lit", key !== null);
+  for (const node of element.querySelectorAll("[data-key]")) node.classList.toggle("on", node.dataset.key === key);
+  const thing = key === null ? null : meant(column, key);
+  stage.classList.toggle("hot", Boolean(thing?.heat));
+  if (!thing) return;
+  if (thing.heat) {
+    const canvas = $(".heat", element);
+    canvas.width = 480;
+    canvas.height = Math.max(1, Math.round(480 * column.size.height / column.size.width));
+    paintHeat(canvas, thing.heat, settings.glow);
+  }
+  const [x1, y1, , y2] = thing.box, {width, height} = column.size, space = 30 / stage.clientHeight;
+  tag.textContent = key[0] === "p" ? `${thing.label} ${percent(thing.score)}` : thing.label;
+  tag.style.background = thing.colour.fill;
+  tag.style.color = thing.colour.ink;
+  const above = y1 / height > space, below = y2 / height < 1 - space;
+  tag.style.top = `${100 * (above ? y1 / height - space : below ? y2 / height : y1 / height)}%`;
+  tag.style.left = "0";
+  const most = 1 - tag.offsetWidth / stage.clientWidth;
+  tag.style.left = `${100 * Math.max(0, Math.min(x1 / width, most))}%`;
+}
+
+function drawBoxes(column) {
+  const keys = [...(column.told?.groundings ?? []).keys()].map(i => `w${i}`);
+  keys.push(...[...column.found.keys()].filter(i => column.found[i].found).map(i => `p${i}`));
+  const area = key => { const [x1, y1, x2, y2] = meant(column, key).box; return (x2 - x1) * (y2 - y1); };
+  // large boxes first: what is drawn later lies on top, and a small box must stay in reach of the mouse
+  $(".boxes", column.element).replaceChildren(...keys.toSorted((a, b) => area(b) - area(a)).map(key => {
+    const thing = meant(column, key), group = document.createElementNS(SVG, "g");
+    group.dataset.key = key;
+    if (key[0] === "p") group.classList.add("phrase-box");
+    group.append(rectangle(column, thing.box, "hold"));
+    for (const part of thing.parts ?? []) group.append(rectangle(column, part, "part"));
+    group.append(rectangle(column, thing.box, "edge", thing.colour.fill));
+    wire(column, group, key);
+    return group;
+  }));
+}
+
+function rectangle({size}, box, kind, stroke) {
+  const node = document.createElementNS(SVG, "rect"), inset = 0.004 * size.width;  // a line on the rim would be cut in half
+  const [x1, x2] = [box[0], box[2]].map(x => Math.min(Math.max(x, inset), size.width - inset));
+  const [y1, y2] = [box[1], box[3]].map(y => Math.min(Math.max(y, inset), size.height - inset));
+  for (const [name, value] of Object.entries({x: x1, y: y1, width: x2 - x1, height: y2 - y1})) node.setAttribute(name, value);
+  if (stroke) node.setAttribute("stroke", stroke);
+  node.setAttribute("class", kind);
+  return node;
+}
+
+// Phrases ------------------------------------------------------------------------------------------------------------
+
+/** Look for a phrase with the finder of each column; one request for each finder. */
+async function find(phrase) {
+  const asked = state.asked, columns = state.columns.filter(c => c.finder), answers = new Map();
+  if (!columns.length) throw new Error("No model that finds phrases is loaded; start the server with one (--model).");
+  say(`Looking for “${phrase}” …`);
+  for (const {finder} of columns) if (!answers.has(finder.name)) answers.set(finder.name, ask("ground", {phrase, model: finder.name}));
+  for (const column of columns) {
+    const {groundings: [found], threshold, width, height} = await answers.get(column.finder.name);
+    if (asked !== state.asked) return;
+    if (!column.told) resize(column, width, height);
+    addPhrase(column, found, threshold);
+  }
+  say(columns.map(({found}) => found.at(-1)).map(f => `“${f.phrase}”: ${f.found ? "found" : "not found"}, ${percent(f.score)}`).join(" · "), false);
+}
+
+function addPhrase(column, found, threshold) {
+  const key = `p${column.found.push(found) - 1}`, item = document.createElement("li");
+  if (found.found) {
+    const button = wordButton(column, key, meant(column, key).colour), score = document.createElement("small");
+    score.textContent = percent(found.score);
+    button.append(found.phrase, score);
+    item.append(button);
+  } else {
+    const note = document.createElement("span"), verdict = document.createElement("strong");
+    note.className = "missing";
+    verdict.textContent = "not found";
+    note.append(`${found.phrase}: `, verdict, ` (${percent(found.score)}, under ${percent(threshold)})`);
+    item.append(note);
+  }
+  $(".phrases", column.element).append(item);
+  $(".downloads", column.element).hidden = false;
+  drawBoxes(column);
+  hold(column, found.found ? key : null);
+}
+
+// Word by word, branch by branch -------------------------------------------------------------------------------------
+
+function prepareLooks(column) {
+  const {steps} = column.told, panel = $(".looks", column.element), slider = $("input", panel);
+  panel.hidden = false;
+  slider.max = steps.length - 1;
+  $(".branches", panel).classList.toggle("one", steps[0].branches.length === 1);
+  $(".branches", panel).style.setProperty("--across", String(Math.min(4, steps[0].branches.length)));
+  const first = column.told.groundings[0]?.start ?? 0;
+  slider.value = first;
+  const move = () => showStep(column, Number(slider.value));
+  slider.addEventListener("input", move);
+  move();
+}
+
+function showStep(column, at) {
+  const {word, branches} = column.told.steps[at], panel = $(".looks", column.element), place = document.createElement("b");
+  place.textContent = word;
+  $(".word-now", panel).replaceChildren(place, ` word ${at + 1} of ${column.told.steps.length}`);
+  $("input", panel).setAttribute("aria-valuetext", `${word}, word ${at + 1} of ${column.told.steps.length}`);
+  for (const node of column.element.querySelectorAll("[data-at]")) node.classList.toggle("now", Number(node.dataset.at) === at);
+  $(".branches", panel).replaceChildren(...branches.map((branch, i) => {
+    const figure = document.createElement("figure"), canvas = document.createElement("canvas");
+    const note = document.createElement("figcaption"), share = percent(branch.boxes[0].weight);
+    paintLook(canvas, state.image, column.size, branch, settings.glow);
+    const who = branches.length > 1 ? `branch ${i + 1}${branch.voted ? " said it" : ""}, ` : "";
+    note.textContent = sentence(`${who}best box ${share}`);
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `Where ${branches.length > 1 ? `branch ${i + 1}` : "the model"} looked at “${word}”`);
+    figure.classList.toggle("voted", branch.voted && branches.length > 1);
+    figure.append(canvas, note);
+    return figure;
+  }));
+}
+
+// Taking it home -----------------------------------------------------------------------------------------------------
+
+async function download(column, kind) {
+  const stem = state.name.replace(/\.[^.]*$/, "") || "photograph";
+  if (kind === "json") {
+    const answer = {...(column.told ?? column.size), image: state.name, phrases: column.found};
+    return save(new Blob([JSON.stringify(answer, null, 1)], {type: "application/json"}), `${stem}.deixis.json`);
+  }
+  const groundings = column.told?.groundings ?? [];
+  const keys = [...groundings.keys()].map(i => `w${i}`);
+  keys.push(...[...column.found.keys()].filter(i => column.found[i].found).map(i => `p${i}`));
+  const svg = composeSvg({
+    photo: await dataUrl(),
+    size: column.size,
+    sentence: written(column.told?.words ?? [], groundings).map(w => ({...w, colour: w.owner === null ? null : colour(w.owner)})),
+    marks: keys.map(key => meant(column, key)),
+  });
+  const file = kind === "svg" ? new Blob([svg], {type: "image/svg+xml"}) : await rasterise(svg);
+  save(file, `${stem}.deixis.${kind}`);
+}
+
+/** The photograph as it stands upright on the page, in text. */
+async function dataUrl() {
+  const canvas = document.createElement("canvas"), image = state.image;
+  const scale = Math.min(1, 1600 / image.naturalWidth);
+  canvas.width = Math.round(image.naturalWidth * scale);
+  canvas.height = Math.round(image.naturalHeight * scale);
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/jpeg", 0.92);
+}
+
+function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// Beginning ----------------------------------------------------------------------------------------------------------
+
+function firstImage(list) { return [...list].find(file => file.type.startsWith("image/")) ?? list[0]; }
+
+function take(files) {
+  const file = files.length ? firstImage(files) : null;
+  if (file) show(file, file.name || "photograph");
+}
+
+function offer(select, names, none) {
+  select.replaceChildren(...(none ? [new Option(none, "")] : []), ...names.map(name => new Option(name, name)));
+}
+
+const order = [...models.filter(captions), ...finders].map(model => model.name);
+offer($("#first"), order);
+offer($("#second"), order, "nothing");
+$(".models").hidden = order.length < 2;
+$("#ask").hidden = !finders.length;
+for (const {url, title} of settings.examples) {
+  const button = document.createElement("button"), image = document.createElement("img");
+  button.type = "button";
+  button.title = title;
+  image.src = url;
+  image.alt = title;
+  button.append(image);
+  button.addEventListener("click", async () => show(await (await fetch(url)).blob(), url.split("/").at(-1)));
+  $("#examples").append(button);
+}
+
+$("#file").addEventListener("change", event => { take(event.target.files); event.target.value = ""; });
+for (const select of ["#first", "#second"]) $(select).addEventListener("change", look);
+$("#ask").addEventListener("submit", async event => {
+  event.preventDefault();
+  const phrase = $("#phrase").value.trim();
+  if (!phrase) return $("#phrase").focus();
+  complain("");
+  try {
+    await find(phrase);
+    state.phrases.push(phrase);
+    $("#phrase").select();
+  } catch (error) {
+    complain(error.message);
+  }
+});
+document.addEventListener("paste", event => {
+  if (event.clipboardData?.files.length) { event.preventDefault(); take(event.clipboardData.files); }
+});
+document.addEventListener("dragover", event => { event.preventDefault(); document.body.classList.add("dragging"); });
+document.addEventListener("dragleave", event => { if (!event.relatedTarget) document.body.classList.remove("dragging"); });
+document.addEventListener("drop", event => {
+  event.preventDefault();
+  document.body.classList.remove("dragging");
+  take(event.dataTransfer.files);
+});
+document.addEventListener("keydown", event => {
+  if (event.key === "Escape") state.columns.forEach(column => hold(column, null));
+});
+
+const theme = localStorage.getItem("theme");
+if (theme) document.documentElement.dataset.theme = theme;
+$("#theme").addEventListener("click", () => {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark"
+    || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  const next = dark ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  localStorage.setItem("theme", next);
+});
+document.body.classList.add("ready");

@@ -1,0 +1,91 @@
+"""Reading an uploaded photograph: bounded in bytes and in time while it comes in, kept in memory only."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import Request
+
+from deixis.serve.problems import ProblemError
+
+
+@dataclass(frozen=True)
+class UploadLimits:
+    """How much is read of one request."""
+
+    bytes: int = 20_000_000
+    seconds: float = 30.0
+
+
+async def read_photo(request: Request, limits: UploadLimits) -> bytes:
+    """The photograph in the body: the body itself (``image/*``), or the part ``image`` of a ``multipart/form-data``."""
+    kind, options = parse_options_header(request.headers.get("content-type"))
+    boundary = options.get(b"boundary")
+    if not (kind.startswith(b"image/") or kind == b"application/octet-stream" or kind == b"multipart/form-data"):
+        raise ProblemError(
+            415, "send the photograph as the body (image/jpeg, image/png, ...) or as multipart/form-data."
+        )
+    if kind == b"multipart/form-data" and not boundary:
+        raise ProblemError(422, "the Content-Type of a multipart body must name its boundary.")
+    try:
+        async with asyncio.timeout(limits.seconds):
+            body = await _read(request, limits.bytes)
+    except TimeoutError:
+        raise ProblemError(408, f"the photograph did not arrive within {limits.seconds:g} s.") from None
+    photo = image_part(body, boundary) if boundary and kind == b"multipart/form-data" else body
+    if not photo:
+        raise ProblemError(422, "there is no photograph in the body.")
+    return photo
+
+
+async def _read(request: Request, most: int) -> bytes:
+    too_large = ProblemError(413, f"the upload is larger than {most:,} bytes; make the photograph smaller first.")
+    said = request.headers.get("content-length", "")
+    if said.isdecimal() and int(said) > most:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise too_large
+    return bytes(body)
+
+
+@dataclass
+class _Part:
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    name: bytearray = field(default_factory=bytearray)  # of the header that is being read, and its value
+    value: bytearray = field(default_factory=bytearray)
+    data: bytearray = field(default_factory=bytearray)
+
+    def end_header(self) -> None:
+        self.headers[bytes(self.name).lower()] = bytes(self.value)
+        self.name, self.value = bytearray(), bytearray()
+
+    def is_image(self) -> bool:
+        _, options = parse_options_header(self.headers.get(b"content-disposition"))
+        return options.get(b"name") == b"image"
+
+
+def image_part(body: bytes, boundary: bytes) -> bytes:
+    """The content of the part that is called ``image``, empty where there is none."""
+    parts: list[_Part] = []
+    try:
+        parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": lambda: parts.append(_Part()),
+                "on_header_field": lambda data, start, end: parts[-1].name.extend(data[start:end]),
+                "on_header_value": lambda data, start, end: parts[-1].value.extend(data[start:end]),
+                "on_header_end": lambda: parts[-1].end_header(),
+                "on_part_data": lambda data, start, end: parts[-1].data.extend(data[start:end]),
+            },
+        )
+        parser.write(body)
+        parser.finalize()
+    except FormParserError as error:
+        raise ProblemError(422, f"the multipart body cannot be read ({error}).") from None
+    return next((bytes(part.data) for part in parts if part.is_image()), b"")

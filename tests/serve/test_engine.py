@@ -1,0 +1,200 @@
+"""The engine: batches, bounds, what happens to bad photographs and at the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+from conftest import Models, png
+
+from deixis import DeixisError, GroundedCaption, Regions
+from deixis.images import load_image
+from deixis.models.aligner import heat_map
+from deixis.models.captioner import Captioner, Looks
+from deixis.serve.engine import BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, Limits, caption_json, named
+from deixis.types import Grounding
+
+
+class Slow(Captioner):
+    """A captioner that waits to be let go, and tells how many images came together."""
+
+    def __init__(self, other: Captioner) -> None:
+        super().__init__(other.decoder, other.vocabulary, other.eyes.to_json(), "slow", other.style)
+        self.go, self.sizes = threading.Event(), list[int]()
+
+    def looks(self, regions: Sequence[Regions], *args: object, **kwargs: object):  # type: ignore[no-untyped-def]
+        self.sizes.append(len(regions))
+        assert self.go.wait(30)
+        return super().looks(regions)
+
+
+def test_it_answers_what_the_model_would(models: Models) -> None:
+    engine = Engine([models.captioner])
+    answer = engine.ask(CaptionAsk(png(), "tiny")).result(30)
+    engine.close()
+    assert GroundedCaption.from_json(answer) == models.captioner.caption(load_image(png()))
+
+
+def test_requests_that_wait_are_answered_together_each_with_its_own(models: Models) -> None:
+    slow = Slow(models.captioner)
+    engine = Engine([slow], Limits(batch=3))
+    sizes = [(60, 40), (33, 90), (200, 50), (41, 41), (42, 41), (43, 41)]
+    first = engine.ask(CaptionAsk(png(0, sizes[0]), "slow"))
+    while not slow.sizes:
+        threading.Event().wait(0.005)
+    others = [engine.ask(CaptionAsk(png(0, size), "slow")) for size in sizes[1:]]
+    slow.go.set()
+    said = [GroundedCaption.from_json(one.result(30)) for one in (first, *others)]
+    engine.close()
+    assert slow.sizes == [1, 3, 2]
+    assert [(one.width, one.height) for one in said] == sizes
+    for one, size in zip(said, sizes, strict=True):
+        alone = models.captioner.caption(load_image(png(0, size)))
+        assert one.words == alone.words == ("a", "dog", "runs", "after", "a", "red", "ball")
+        assert [g.box for g in one.groundings] == [g.box for g in alone.groundings]
+    assert (engine.batches, engine.answered) == (3, 6)
+
+
+def test_a_bad_photograph_harms_no_other(models: Models) -> None:
+    slow = Slow(models.captioner)
+    slow.go.set()
+    engine = Engine([slow], Limits(gather=1.0, batch=3))
+    asked = [engine.ask(CaptionAsk(photo, "slow")) for photo in (png(1), b"no image", png(2))]
+    assert asked[0].result(30)["words"]
+    with pytest.raises(DeixisError, match="cannot be read as an image"):
+        asked[1].result(30)
+    assert asked[2].result(30)["words"]
+    engine.close()
+    assert slow.sizes == [2]
+
+
+def test_a_model_that_fails_is_told_to_all_who_asked_and_the_engine_goes_on(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine([models.captioner])
+    with monkeypatch.context() as broken:
+        broken.setattr(Captioner, "looks", lambda self, regions: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            engine.ask(CaptionAsk(png(), "tiny")).result(30)
+    assert engine.ask(CaptionAsk(png(), "tiny")).result(30)["words"]
+    engine.close()
+
+
+def test_places_are_bounded_and_come_free_again(models: Models) -> None:
+    engine = Engine([models.captioner], Limits(waiting=2))
+    with engine.place():
+        with engine.place(), pytest.raises(BusyError) as busy, engine.place():
+            pass
+        assert busy.value.retry >= 1
+        with engine.place():
+            assert engine.under_way == 2
+    assert engine.under_way == 0
+    engine.close()
+
+
+def test_what_was_accepted_is_answered_at_the_end_and_nothing_after_it(models: Models) -> None:
+    slow = Slow(models.captioner)
+    engine = Engine([slow], Limits(batch=2))
+    asked = [engine.ask(CaptionAsk(png(seed), "slow")) for seed in range(7)]
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    while engine.open:
+        threading.Event().wait(0.005)
+    with pytest.raises(BusyError):
+        engine.ask(CaptionAsk(png(), "slow"))
+    with pytest.raises(BusyError), engine.place():
+        pass
+    slow.go.set()
+    closing.join(30)
+    assert [bool(one.result(0)["words"]) for one in asked] == [True] * 7
+
+
+def test_who_has_gone_is_not_worked_for(models: Models) -> None:
+    slow = Slow(models.captioner)
+    engine = Engine([slow])
+    first = engine.ask(CaptionAsk(png(0), "slow"))
+    while not slow.sizes:
+        threading.Event().wait(0.005)
+    gone: Future[object] = engine.ask(CaptionAsk(png(1), "slow"))
+    assert gone.cancel()
+    slow.go.set()
+    assert first.result(30)
+    engine.close()
+    assert slow.sizes == [1]
+
+
+def test_a_photograph_is_looked_at_once_for_all_models_with_the_same_eyes(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine([models.captioner, models.plain, models.finder], Limits(kept=2))
+    looks: list[bytes] = []
+
+    def load(photo: bytes, *args: object) -> object:
+        looks.append(photo)
+        return load_image(photo)
+
+    monkeypatch.setattr("deixis.serve.engine.load_image", load)
+
+    def ask(seed: int) -> None:
+        engine.ask(CaptionAsk(png(seed), "tiny")).result(30)
+        engine.ask(CaptionAsk(png(seed), "plain")).result(30)
+        engine.ask(GroundAsk(png(seed), "finder", ("a dog",))).result(30)
+
+    for seed in (0, 1, 0, 2):  # the third pushes out the one that was asked for longest ago
+        ask(seed)
+    assert looks == [png(0), png(1), png(2)]
+    ask(0)
+    assert len(looks) == 3
+    ask(1)
+    assert looks[3:] == [png(1)]
+    engine.close()
+
+
+def test_steps_tell_where_each_branch_looked_by_hand() -> None:
+    boxes = np.array([[0, 0, 32, 32], [32, 0, 64, 32]], dtype=np.float32)
+    regions = Regions(boxes, np.zeros((2, 1)), (64, 32))
+    attention = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.25, 0.75]]], dtype=np.float32)
+    looks = Looks(attention, np.array([[True, False], [True, True]]))
+    caption = GroundedCaption(("a", "dog"), (Grounding("dog", (0, 0, 64, 32), 0.6, 1, 2),), width=64, height=32)
+    told = caption_json(caption, looks, regions, steps=True)
+    assert [step["word"] for step in told["steps"]] == ["a", "dog"]
+    first, second = told["steps"][0]["branches"]
+    assert (first["voted"], second["voted"]) == (True, False)
+    assert first["boxes"][0] == {"box": [0, 0, 32, 32], "weight": 0.9}
+    assert second["boxes"][0] == {"box": [32, 0, 64, 32], "weight": 0.8}
+    grid = np.array(first["heat"]["grid"])
+    assert grid.shape == (16, 16)
+    assert np.allclose(grid[:, :8], 0.9)
+    assert np.allclose(grid[:, 8:], 0.1)
+    heat = np.array(told["groundings"][0]["heat"]["grid"])  # both branches said "dog": the mean of what they saw
+    assert np.allclose(heat, heat_map(np.array([0.375, 0.625]), regions, 16).grid)
+    assert "steps" not in caption_json(caption, looks, regions, steps=False)
+
+
+def test_models_of_one_name_are_told_apart(models: Models) -> None:
+    assert list(named([models.captioner, models.finder, models.captioner])) == ["tiny", "finder", "tiny-2"]
+
+
+def test_no_file_is_opened_for_a_request(models: Models) -> None:
+    engine = Engine([models.captioner, models.finder])
+    engine.warm()
+    watching, opened = threading.Event(), list[str]()
+
+    def watch(event: str, args: tuple[object, ...]) -> None:
+        if watching.is_set() and event in ("open", "sqlite3.connect", "os.mkdir", "os.listdir", "subprocess.Popen"):
+            opened.append(f"{event} {args[0]}")
+
+    sys.addaudithook(watch)
+    watching.set()
+    try:
+        engine.ask(CaptionAsk(png(8), "tiny", steps=True)).result(30)
+        engine.ask(GroundAsk(png(8), "finder", ("../../etc/passwd", "/etc/passwd"))).result(30)
+        engine.ask(CheckAsk(png(8), "finder", "a dog runs after a ball in a file:///etc/passwd")).result(30)
+    finally:
+        watching.clear()
+    engine.close()
+    assert opened == []
