@@ -16,6 +16,7 @@ from deixis.errors import DeixisError
 
 # verb -> (module under deixis.commands, function, one line of help)
 VERBS: dict[str, tuple[str, str, str]] = {
+    "caption": ("caption", "caption", "say what is in photographs; each noun has its box"),
     "data check": ("data", "check", "recognise a data set, count what is there, name what is missing"),
     "data show": ("data", "show", "draw a contact sheet of a data set with its phrases and boxes"),
     "features": ("features", "features", "turn a folder or data set of images into a feature store"),

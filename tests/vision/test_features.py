@@ -25,7 +25,7 @@ from deixis.commands.features import find_jobs
 from deixis.errors import DeixisError
 from deixis.types import Labels
 from deixis.vision.backbone import EfficientNetLite, FeatureMap, Tiny
-from deixis.vision.bulk import Job, Workers, _outcome
+from deixis.vision.bulk import Job, Workers, outcome_of
 from deixis.vision.extractor import Extractor, default_extractor, extractor_from, extractor_name, named_extractor
 from deixis.vision.proposals import Proposals
 from deixis.vision.store import FeatureStore
@@ -230,7 +230,7 @@ GOOD: dict[str, Callable[[], tuple[Image.Image, dict[str, Any]]]] = {
 def test_images_of_every_mode_become_regions(tmp_path: Path, name: str) -> None:
     image, options = GOOD[name]()
     image.save(tmp_path / name, **options)
-    outcome = _outcome(make(), Job(name, (tmp_path / name,)))
+    outcome = outcome_of(make(), Job(name, (tmp_path / name,)))
     assert outcome.reason == ""
     assert outcome.regions is not None
     size = image.size[::-1] if name == "turned.jpg" else image.size
@@ -269,7 +269,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_bad_images_are_named_with_the_reason(tmp_path: Path, name: str) -> None:
     content, reason = BAD[name]
     (tmp_path / name).write_bytes(content())
-    outcome = _outcome(make(), Job(name, (tmp_path / name,)))
+    outcome = outcome_of(make(), Job(name, (tmp_path / name,)))
     assert outcome.regions is None
     assert str(tmp_path / name) in outcome.reason
     assert reason in outcome.reason
@@ -285,7 +285,7 @@ def test_damaged_files_never_do_worse_than_be_refused(tmp_path: Path) -> None:
         for _ in range(4):
             data[rng.integers(min(len(data), 300))] = rng.integers(256)
         (tmp_path / name).write_bytes(data)
-        outcome = _outcome(extractor, Job(name, (tmp_path / name,)))
+        outcome = outcome_of(extractor, Job(name, (tmp_path / name,)))
         refused += outcome.regions is None
         assert (outcome.regions is None) == bool(outcome.reason)
         assert "could not be processed" not in outcome.reason  # opening images names every fault itself

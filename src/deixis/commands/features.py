@@ -77,7 +77,7 @@ def features(
         jobs = find_jobs(directory, split)[:limit]
     make = partial(_make, backbone, proposals, boxes, grid)
     started = time.monotonic()
-    added = _run(jobs, make, out, min(processes or _cores(), len(jobs)), talk)
+    added = _run(jobs, make, out, min(processes or cores(), len(jobs)), talk)
     summary = _summary(out, jobs, added, time.monotonic() - started)
     if verify:
         _verify(out, talk)
@@ -118,7 +118,7 @@ def _make(backbone: str, proposals: str, boxes: int, grid: int) -> Extractor:
 
 def _run(jobs: Sequence[Job], make: Callable[[], Extractor], out: Path, processes: int, talk: Console) -> int:
     """Fill the store with what it lacks; how many images were added."""
-    with _terminable():
+    with terminable():
         with talk.status(f"starting {processes} process{'es' if processes > 1 else ''}"):
             workers = Workers(make, processes)
         with workers, StoreWriter(out, workers.contents) as writer:
@@ -127,7 +127,7 @@ def _run(jobs: Sequence[Job], make: Callable[[], Extractor], out: Path, processe
                 talk.print(f"{len(jobs) - len(left):,} of {len(jobs):,} images were done before.")
             before = len(writer.image_ids)
             try:
-                for outcome in _watched(workers.run(left), len(left), talk):
+                for outcome in watched(workers.run(left), len(left), talk):
                     _keep(outcome, writer)
             except KeyboardInterrupt:
                 talk.print(f"{len(writer.image_ids):,} images are safe in {out}; the same command goes on from there.")
@@ -164,7 +164,7 @@ def _stamp(job: Job) -> Json:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Make a polite request to end (SIGTERM) the same as Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -180,7 +180,8 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -194,7 +195,7 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed or 0:.1f}/s", style="progress.data.speed")
 
 
-def _watched(outcomes: Iterator[Outcome], total: int, talk: Console) -> Iterator[Outcome]:
+def watched(outcomes: Iterator[Outcome], total: int, talk: Console) -> Iterator[Outcome]:
     """The same outcomes, shown as they come: a bar on a terminal, a line a minute elsewhere."""
     if talk.is_terminal:
         bar = Progress(

@@ -183,12 +183,13 @@ def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
     while True:
         try:
             job: Job = connection.recv()
-            connection.send(_outcome(extractor, job))
+            connection.send(outcome_of(extractor, job))
         except (EOFError, OSError):
             return
 
 
-def _outcome(extractor: Extractor, job: Job) -> Outcome:
+def outcome_of(extractor: Extractor, job: Job) -> Outcome:
+    """The regions of one job, or why there are none: whatever is wrong with an image, it is told, never raised."""
     try:
         images = [load_image(path) for path in job.paths]
         if job.video:

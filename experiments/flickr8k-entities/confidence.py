@@ -1,0 +1,121 @@
+"""How well a captioner's confidence tells photographs from what is none, and good captions from bad ones.
+
+    python experiments/flickr8k-entities/confidence.py RUN STORE > experiments/flickr8k-entities/confidence.txt
+
+RUN is an evaluated captioner (its eval-val folder is read), STORE the features of its validation photographs.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw
+from skimage import data as photographs
+
+from deixis.metrics.score import load_scores
+from deixis.models.confidence import SURE, Confidence
+from deixis.models.pretrained import load_captioner
+from deixis.vision.store import FeatureStore
+
+CODE = ("def", "return self", "window", "open file", "error", "the quick brown fox", "lorem ipsum", "x = 1", "print")
+REAL = ("astronaut", "chelsea", "coffee", "camera", "rocket")  # everyday photographs, more or less
+OTHER = ("coins", "page", "clock", "text", "moon", "hubble_deep_field", "brick", "grass", "gravel", "cell")
+
+
+def main(run: Path, store: FeatureStore) -> None:
+    """Print the table."""
+    torch.set_num_threads(1)
+    captioner = load_captioner(run)
+    judge = Confidence(captioner)
+    scores, _ = load_scores(run / "eval-val" / "scores.json")
+    cider = dict(zip(scores["CIDEr"].ids, scores["CIDEr"].items, strict=True))
+    captions = list(captioner.captions([store[name] for name in cider], list(cider), batch=32))
+    gains, quality = np.array(judge.gains(captions)), np.array([cider[caption.image] for caption in captions])
+    likely = np.array([(caption.logprob or 0.0) / (len(caption.words) + 1) for caption in captions])
+    print(f"{captioner.name}: {len(captions)} validation photographs, gain in nats a word; not sure below {SURE}")
+    print("gain at 5, 10, 25, 50 per cent:", *np.quantile(gains, [0.05, 0.1, 0.25, 0.5]).round(2))
+    print(f"not sure: {np.mean(gains < SURE):.1%}; CIDEr of these {quality[gains < SURE].mean():.3f}, ", end="")
+    print(f"of the others {quality[gains >= SURE].mean():.3f}")
+    for name, values in (("gain", gains), ("log-probability", likely)):
+        print(f"rank correlation with CIDEr: {name} {rank_correlation(values, quality):.2f}")
+    for kind, images in (("made", made()), ("not everyday", ready(OTHER)), ("photographs", ready(REAL))):
+        found = captioner.caption(list(images.values()))
+        for name, caption, gain in zip(images, found, judge.gains(found), strict=True):
+            chance = (caption.logprob or 0.0) / (len(caption.words) + 1)
+            verdict = "sure" if gain >= SURE else "not sure"
+            print(f"{kind:13} {name:18} gain {gain:5.2f}  log-prob {chance:5.2f}  {verdict:8} {caption.caption}")
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's, ties in order."""
+    return float(np.corrcoef(a.argsort().argsort(), b.argsort().argsort())[0, 1])
+
+
+def ready(names: tuple[str, ...]) -> dict[str, Image.Image]:
+    """Pictures that come with scikit-image."""
+    return {name: Image.fromarray(np.asarray(getattr(photographs, name)())).convert("RGB") for name in names}
+
+
+def made() -> dict[str, Image.Image]:
+    """Blank images, screens of text, drawings."""
+    blank = {name: Image.new("RGB", (320, 240), name) for name in ("white", "black", "grey", "red", "blue")}
+    screens = {f"screen {seed}": screen(dark=seed % 2 == 0, seed=seed) for seed in range(6)}
+    ramp = np.linspace(0, 255, 320)[None, :].repeat(240, 0)
+    gradient = Image.fromarray(np.stack([ramp, ramp[::-1], 255 - ramp], -1).astype(np.uint8))
+    noise = Image.fromarray(np.random.default_rng(1).integers(0, 256, (240, 320, 3), dtype=np.uint8))
+    drawings = {"chart": chart(), "house": house(), "figure": figure()}
+    return {**blank, "gradient": gradient, "noise": noise, **screens, **drawings}
+
+
+def screen(dark: bool, seed: int) -> Image.Image:
+    """A window full of text."""
+    dice = random.Random(seed)
+    image = Image.new("RGB", (640, 400), "#1e1e1e" if dark else "white")
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((0, 0, 640, 24), fill="#444444" if dark else "#dddddd")
+    for y in range(34, 390, 14):
+        line = " ".join(dice.choice(CODE) for _ in range(dice.randrange(1, 7)))
+        ink = dice.choice(("#9cdcfe", "#ce9178", "#dcdcaa")) if dark else "#222222"
+        pen.text((20 + 8 * dice.randrange(6), y), line, fill=ink)
+    return image
+
+
+def chart() -> Image.Image:
+    """Bars on two axes."""
+    image = Image.new("RGB", (480, 360), "white")
+    pen = ImageDraw.Draw(image)
+    pen.line((40, 20, 40, 320, 460, 320), fill="black", width=2)
+    for i, (height, ink) in enumerate(zip((40, 90, 140, 200), ("navy", "orange", "green", "crimson"), strict=True)):
+        pen.rectangle((60 + i * 90, 320 - height, 120 + i * 90, 320), fill=ink)
+    return image
+
+
+def house() -> Image.Image:
+    """A child's drawing."""
+    image = Image.new("RGB", (400, 300), "#cceeff")
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((0, 200, 400, 300), fill="#77bb55")
+    pen.rectangle((120, 120, 280, 240), fill="#cc9966", outline="black", width=3)
+    pen.polygon([(100, 120), (200, 50), (300, 120)], fill="#aa3333", outline="black")
+    pen.ellipse((320, 20, 370, 70), fill="yellow")
+    return image
+
+
+def figure() -> Image.Image:
+    """A person of five lines and a circle."""
+    image = Image.new("RGB", (300, 300), "white")
+    pen = ImageDraw.Draw(image)
+    pen.ellipse((125, 40, 175, 90), outline="black", width=4)
+    for line in ((150, 90, 150, 190), (100, 130, 200, 130), (150, 190, 110, 260), (150, 190, 190, 260)):
+        pen.line(line, fill="black", width=4)
+    return image
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), FeatureStore(Path(sys.argv[2])))
