@@ -26,6 +26,7 @@ from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.objectives.cross_entropy import cross_entropy
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine, Limits
+from deixis.serve.listening import listen
 from deixis.serve.upload import UploadLimits
 from deixis.vision.extractor import named_extractor
 
@@ -106,6 +107,7 @@ class Client:
 
     port: int
     engine: Engine
+    stop: Callable[[], None]
 
     @property
     def url(self) -> str:
@@ -130,15 +132,16 @@ def start() -> Iterator[Callable[..., Client]]:
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(engine: Engine, upload: UploadLimits | None = None) -> Client:
-        config = uvicorn.Config(create_app(engine, upload), port=0, log_level="warning")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
+        server = uvicorn.Server(uvicorn.Config(create_app(engine, upload), log_level="critical"))
+        ear = listen("127.0.0.1", 0)
+        port = ear.getsockname()[1]
+        thread = threading.Thread(target=server.run, args=([ear],), daemon=True, name=f"server-{port}")
         thread.start()
+        running.append((server, thread))
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        running.append((server, thread))
-        return Client(server.servers[0].sockets[0].getsockname()[1], engine)
+        return Client(port, engine, lambda: setattr(server, "should_exit", True))
 
     yield start
     for server, thread in running:

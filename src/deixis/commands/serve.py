@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import socket
 import threading
 import webbrowser
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -15,12 +13,7 @@ from rich.console import Console
 from deixis.errors import DeixisError
 from deixis.models.pretrained import CAPTIONER, FINDER
 
-if TYPE_CHECKING:
-    import uvicorn
-
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def serve(
@@ -58,11 +51,13 @@ def serve(
         import uvicorn
 
         from deixis.serve.app import create_app
+        from deixis.serve.listening import LOOPBACK, address, listen, run
         from deixis.serve.upload import UploadLimits
     except ModuleNotFoundError as error:
         raise DeixisError(
             f"{error.name} is not installed; pip install 'deixis[serve]' brings what this needs."
         ) from None
+    ear = listen(host, port)
     with talk.status("loading the models"):
         import torch
 
@@ -72,39 +67,19 @@ def serve(
         if threads:
             torch.set_num_threads(threads)
         models = [load_model(one) for one in model or (CAPTIONER, FINDER)]
-        ear = _listen(host, port)
         engine = Engine(models, Limits(pixels=round(megapixels * 1e6), waiting=waiting))
         engine.warm()
-    address = f"http://{'[' + host + ']' if ':' in host else host}:{ear.getsockname()[1]}/"
+    url = address(host, ear)
     app = create_app(engine, UploadLimits(bytes=round(megabytes * 1e6)))
     config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=120)
     if host not in LOOPBACK:
         talk.print("everyone who can reach this machine can use it; there is no password.", markup=False)
-    talk.print(f"ready: {address} ({', '.join(engine.models)}); Ctrl-C ends it.", markup=False)
+    talk.print(f"ready: {url} ({', '.join(engine.models)}); Ctrl-C ends it.", markup=False)
     if as_json:
-        print(json.dumps({"url": address, "models": list(engine.models)}), flush=True)
+        print(json.dumps({"url": url, "models": list(engine.models)}), flush=True)
     if browse:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
-    _run(uvicorn.Server(config), ear)
+        threading.Timer(0.5, webbrowser.open, [url]).start()
+    run(uvicorn.Server(config), ear)
     talk.print("stopped; everything that was asked has been answered.", markup=False)
     return 0
 
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=256)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DeixisError(f"{host}:{port} cannot be listened on ({reason}); choose another --port or --host.") from None
-
-
-def _run(server: uvicorn.Server, ear: socket.socket) -> None:
-    """Serve until a signal; uvicorn raises the signal once more at its end, and an asked-for end is no failure."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
-    try:
-        server.run(sockets=[ear])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, before)
