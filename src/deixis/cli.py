@@ -31,7 +31,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
     "serve": ("serve", "serve", "the page in a browser, and the same as an HTTP interface"),
     "export": ("export", "export", "write predictions for COCO, Label Studio, Flickr30k Entities and more, or back"),
-    "demo": ("demo", "demo", "train a small grounded captioner on made scenes and caption a new one"),
+    "demo": ("demo", "demo", "caption three photographs and show them on a page"),
 }
 
 EXAMPLES = """\

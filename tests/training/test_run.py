@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from deixis import DeixisError, cli
-from deixis.commands import demo as demo_verb
 from deixis.data.scenes import make_scene
 from deixis.models.captioner import Captioner
 from deixis.recipes import CAPTIONERS, CaptionerRecipe
@@ -100,22 +99,3 @@ def test_features_that_do_not_belong_are_told(folder: tuple[Path, Path], tmp_pat
         run_recipe(
             quick(CAPTIONERS["updown-small"]), Material.from_folder(data, FeatureStore(tmp_path / "other")), tmp_path
         )
-
-
-def test_the_demo_goes_all_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(demo_verb, "TRAINING", 6)
-    monkeypatch.setattr(demo_verb, "VALIDATION", 2)
-    monkeypatch.setattr(demo_verb, "SHOWN", 2)
-    small = quick(demo_verb.recipe(0))
-    monkeypatch.setattr(demo_verb, "recipe", lambda seed: small)
-    assert cli.run(["demo", "--out", str(tmp_path), "--json"]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(lines) == 2
-    assert all(line["words"] for line in lines)
-    assert (tmp_path / "caption.png").stat().st_size > 10_000
-    page = (tmp_path / "index.html").read_text()
-    assert page.count("<figure>") == 2
-    assert cli.run(["demo", "--out", str(tmp_path)]) == 0  # again, from what is there
-    assert "box" in capsys.readouterr().out or not lines[0]["groundings"]
