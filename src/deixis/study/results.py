@@ -1,0 +1,122 @@
+"""What the ratings of a study say, counted as in Cyclical (Sec. 4.5), and how far the raters agree."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+
+import numpy as np
+
+from deixis.types import Json
+
+VERDICTS = ("a", "b", "equal")
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Rating:
+    """What one rater found of one item."""
+
+    rater: str
+    item: int
+    image: str
+    verdict: str  # "a", "b" or "equal"
+    a_left: bool  # whether the box of A was shown on the left
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Shares of the pairs of ratings of one item by two raters."""
+
+    pairs: int
+    same: float
+    opposite: float  # one found A better, the other B
+    ambiguous: float  # one found one of them better, the other about equal
+    kappa: float | None  # Fleiss; None where all ratings are the same and chance explains everything
+
+
+@dataclass(frozen=True)
+class Results:
+    """The outcome; shares are of all ratings."""
+
+    ratings: int
+    words: int  # that have a rating
+    images: int
+    raters: Mapping[str, int]  # name -> ratings
+    a: float
+    b: float
+    equal: float
+    difference: float  # b - a
+    interval: tuple[float, float]  # 95 %, images resampled
+    left: float | None  # of the ratings that prefer a side, those for the left one; far from .5 is a bias
+    agreement: Agreement | None  # None where no word has two ratings
+
+    def to_json(self) -> Json:
+        """All of it."""
+        return asdict(self)
+
+
+def summarise(ratings: Sequence[Rating]) -> Results | None:
+    """The outcome of a study; None where nothing is rated yet."""
+    if not ratings:
+        return None
+    counts = Counter(rating.verdict for rating in ratings)
+    total = len(ratings)
+    sided = [rating.a_left == (rating.verdict == "a") for rating in ratings if rating.verdict != "equal"]
+    return Results(
+        ratings=total,
+        words=len({rating.item for rating in ratings}),
+        images=len({rating.image for rating in ratings}),
+        raters=dict(Counter(rating.rater for rating in ratings)),
+        a=counts["a"] / total,
+        b=counts["b"] / total,
+        equal=counts["equal"] / total,
+        difference=(counts["b"] - counts["a"]) / total,
+        interval=_interval(ratings),
+        left=sum(sided) / len(sided) if sided else None,
+        agreement=agreement(ratings),
+    )
+
+
+def agreement(ratings: Sequence[Rating]) -> Agreement | None:
+    """How far raters agree on the words that several have rated."""
+    items: defaultdict[int, list[str]] = defaultdict(list)
+    for rating in ratings:
+        items[rating.item].append(rating.verdict)
+    shared = [verdicts for verdicts in items.values() if len(verdicts) > 1]
+    pairs = [pair for verdicts in shared for pair in combinations(verdicts, 2)]
+    if not pairs:
+        return None
+    same = sum(one == other for one, other in pairs)
+    opposite = sum({one, other} == {"a", "b"} for one, other in pairs)
+    count = len(pairs)
+    rest = count - same - opposite
+    return Agreement(count, same / count, opposite / count, rest / count, fleiss_kappa(shared))
+
+
+def fleiss_kappa(items: Sequence[Sequence[str]]) -> float | None:
+    """Fleiss' kappa of items that have two ratings or more each; their numbers may differ.
+
+    With n ratings of an item, n_j of them for verdict j, its agreement is the share of pairs that agree,
+    ``sum_j n_j (n_j - 1) / (n (n - 1))``. By chance it would be ``sum_j p_j^2`` with p_j the mean share of verdict j.
+    """
+    table = np.array([[item.count(verdict) for verdict in VERDICTS] for item in items], dtype=np.float64)  # [N, 3]
+    n = table.sum(1)
+    observed = ((table * (table - 1)).sum(1) / (n * (n - 1))).mean()
+    chance = ((table / n[:, None]).mean(0) ** 2).sum()
+    return None if np.isclose(chance, 1) else float((observed - chance) / (1 - chance))
+
+
+def _interval(ratings: Sequence[Rating], seed: int = 0) -> tuple[float, float]:
+    """The middle 95 % of the difference when images are drawn again: words of an image are not independent."""
+    sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for rating in ratings:
+        sums[rating.image][0] += {"a": -1, "b": 1, "equal": 0}[rating.verdict]
+        sums[rating.image][1] += 1
+    table = np.array(list(sums.values()), dtype=np.float64)  # [images, 2]
+    chance = np.random.default_rng(seed)
+    drawn = chance.multinomial(len(table), np.full(len(table), 1 / len(table)), size=RESAMPLES) @ table
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    return float(low), float(high)

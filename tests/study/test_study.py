@@ -1,0 +1,336 @@
+"""A study from predictions to results: what is paired, who is asked what, what is kept, and what it comes to."""
+
+import json
+import sqlite3
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import groupby
+
+import pytest
+from PIL import Image
+
+from deixis import cli
+from deixis.errors import DeixisError
+from deixis.exports.picture import Answer, Picture
+from deixis.study.book import Book, Plan
+from deixis.study.pairs import Pair, match_pairs
+from deixis.study.results import Rating, agreement, fleiss_kappa, summarise
+from deixis.types import GroundedCaption, Grounding
+
+
+def caption(sentence, *nouns, box=0.0):
+    """A caption whose words at the places ``nouns`` have boxes that begin at ``box``, one pixel further each."""
+    words = tuple(sentence.split())
+    found = tuple(Grounding(words[at], (box + i, 0.0, 50.0, 40.0), 0.5, at, at + 1) for i, at in enumerate(nouns))
+    return GroundedCaption(words, found, image="1", width=60, height=40)
+
+
+def picture(*captions, answers=()):
+    return Picture("1", (60, 40), captions, tuple(answers), file="1.jpg")
+
+
+# Pairs --------------------------------------------------------------------------------------------------------------
+
+
+def test_words_are_matched_by_their_lemmas_in_order():
+    a = picture(caption("two dogs and a man near a dog", 1, 4, 7))
+    b = picture(caption("a dog with a ball and men", 1, 4, 6, box=10.0))
+    assert match_pairs([a], [b]) == [
+        Pair("1.jpg", "dog", 60, 40, (0.0, 0.0, 50.0, 40.0), (10.0, 0.0, 50.0, 40.0)),  # "dogs" and "dog"
+        Pair("1.jpg", "man", 60, 40, (1.0, 0.0, 50.0, 40.0), (12.0, 0.0, 50.0, 40.0)),
+    ]
+
+
+def test_captions_of_the_same_words_are_matched_by_place():
+    sentence = "a dog and a dog"
+    [pair] = match_pairs([picture(caption(sentence, 1, 4))], [picture(caption(sentence, 4, box=10.0))])
+    assert (pair.word, pair.a[0], pair.b[0]) == ("dog", 1.0, 10.0)  # the second dog of both
+
+
+def test_phrases_are_matched_by_their_mention():
+    def answer(phrase, x, number=None, start=None):
+        return Answer(Grounding(phrase, (x, 0.0, 50.0, 40.0), 0.5), "", number, start)
+
+    a = picture(answers=[answer("A red  hat", 0.0, 0, 2), answer("a red hat", 1.0, 1, 0), answer("a tree", 2.0)])
+    b = picture(answers=[answer("a red hat", 10.0, 1, 0), answer("a red hat", 11.0, 0, 2)])
+    assert [(pair.word, pair.a[0], pair.b[0]) for pair in match_pairs([a], [b])] == [
+        ("A red  hat", 0.0, 11.0),
+        ("a red hat", 1.0, 10.0),
+    ]
+
+
+def test_only_photographs_that_both_speak_of_and_that_are_there():
+    said = caption("a dog", 1)
+    other = replace(picture(said), file="2.jpg")
+    lost = replace(picture(said), file="")
+    assert match_pairs([picture(said)], [other]) == []
+    assert match_pairs([lost], [lost]) == []
+    assert match_pairs([replace(picture(said), size=None)], [picture(said)]) == []
+
+
+# The book -----------------------------------------------------------------------------------------------------------
+
+
+def pairs(images=10, words=3):
+    return [
+        Pair(f"{image}.jpg", f"word{word}", 60, 40, (0.0, 0.0, float(word + 1), 9.0), (20.0, 0.0, 30.0 + word, 9.0))
+        for image in range(images)
+        for word in range(words)
+    ]
+
+
+@pytest.fixture
+def book(tmp_path):
+    return Book.begin(tmp_path / "study.sqlite", Plan("da", "updown", images_each=4), pairs())
+
+
+def sides(book, name):
+    """Image -> whether A is on the left, in the order in which a rater sees the images."""
+    rater = book.enter(name)
+    found = {}
+    seen = []
+    while (turn := book.desk(rater).turn) is not None:
+        found[turn.image] = turn.left[0] == 0.0
+        seen.append(turn.image)
+        book.rate(rater, turn.item, "equal")
+    assert [image for image, _ in groupby(seen)] == list(found)  # the words of an image come together
+    return found
+
+
+def test_sides_are_balanced_and_one_for_each_image(book):
+    for name in ("Ann", "Bob", "Cy"):
+        assert sorted(sides(book, name).values()) == [False, False, True, True]
+
+
+def test_an_image_goes_to_two_raters_before_another_is_begun(book):
+    ann, bob, cy, dee, eve, fay = (set(sides(book, name)) for name in ("Ann", "Bob", "Cy", "Dee", "Eve", "Fay"))
+    assert ann == bob
+    assert cy == dee
+    assert not ann & cy
+    assert len(eve) == 4  # the last two, and two more that have enough
+    assert (eve & fay) >= set(book.images()) - ann - cy
+
+
+def test_the_same_seed_and_name_give_the_same_order(tmp_path):
+    plan = Plan("a", "b", images_each=0, seed=3)
+    first, second = (Book.begin(tmp_path / name, plan, pairs()) for name in ("1.sqlite", "2.sqlite"))
+    assert list(sides(first, "Ann").items()) == list(sides(second, " ann ").items())
+    third = Book.begin(tmp_path / "3.sqlite", replace(plan, seed=4), pairs())
+    assert list(sides(third, "Ann")) != list(sides(first, "Bob"))
+
+
+def test_choices_mean_the_system_on_that_side(book):
+    rater = book.enter("Ann")
+    expected = []
+    for choice in ("left", "right", "equal", "left"):
+        turn = book.desk(rater).turn
+        assert book.rate(rater, turn.item, choice)
+        a_left = turn.left[0] == 0.0
+        better = {"equal": "equal", "left": "a" if a_left else "b", "right": "b" if a_left else "a"}[choice]
+        expected.append(Rating("Ann", turn.item, turn.image, better, a_left))
+    assert book.ratings() == expected
+
+
+def test_a_study_is_gone_on_with(tmp_path, book):
+    rater = book.enter("Ann")
+    book.rate(rater, book.desk(rater).turn.item, "left")
+    before = book.desk(rater)
+    again = Book.begin(book.path, book.plan, pairs())
+    assert again.enter("ann") == rater
+    assert again.desk(rater) == before
+    assert (before.done, before.total) == (1, 12)
+    for plan, other in ((replace(book.plan, seed=1), pairs()), (book.plan, pairs(words=2))):
+        with pytest.raises(DeixisError, match="choose another --out"):
+            Book.begin(book.path, plan, other)
+    assert again.desk(rater) == before
+
+
+def test_undo_asks_the_last_word_again(book):
+    rater = book.enter("Ann")
+    first = book.desk(rater).turn
+    book.rate(rater, first.item, "left")
+    second = book.desk(rater).turn
+    book.rate(rater, second.item, "right")
+    book.undo(rater)
+    assert book.desk(rater).turn == second
+    book.undo(rater)
+    book.undo(rater)  # nothing left to undo
+    assert book.desk(rater).turn == first
+    assert book.ratings() == []
+
+
+def test_a_second_choice_replaces_the_first(book):
+    rater = book.enter("Ann")
+    item = book.desk(rater).turn.item
+    book.rate(rater, item, "left")
+    book.rate(rater, item, "equal")
+    assert [rating.verdict for rating in book.ratings()] == ["equal"]
+
+
+def test_more_gives_other_images_until_none_is_left(book):
+    rater = book.enter("Ann")
+    for total, more in ((12, True), (24, True), (30, False), (30, False)):
+        desk = book.desk(rater)
+        assert (desk.total, desk.more) == (total, more)
+        book.more(rater)
+
+
+def test_nobody_rates_what_is_not_theirs(book):
+    rater = book.enter("Ann")
+    with sqlite3.connect(book.path) as table:
+        [foreign] = table.execute("SELECT MIN(item) FROM items WHERE item NOT IN (SELECT item FROM turns)").fetchone()
+    assert not book.rate(rater, foreign, "left")
+    assert not book.rate(rater + 1, book.desk(rater).turn.item, "left")
+    assert book.desk(rater + 1) is None
+    assert book.ratings() == []
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\0"])
+def test_a_name_is_needed(book, name):
+    with pytest.raises(DeixisError, match="a name"):
+        book.enter(name)
+
+
+def test_many_at_once_lose_nothing(book):
+    def work(number):
+        rater = book.enter(f"rater {number % 4}")  # each comes from two places at the same time
+        while (turn := book.desk(rater).turn) is not None:
+            book.rate(rater, turn.item, "left")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    done = Counter(rating.rater for rating in book.ratings())
+    assert done == {f"rater {number}": 12 for number in range(4)}
+
+
+def test_what_is_no_study(tmp_path):
+    with pytest.raises(DeixisError, match="does not exist"):
+        Book(tmp_path / "none.sqlite")
+    (tmp_path / "text.sqlite").write_text("not a data base, but long enough to be looked at as one" * 9)
+    with pytest.raises(DeixisError, match="is not a study"):
+        Book(tmp_path / "text.sqlite")
+    with pytest.raises(DeixisError, match="no word that both"):
+        Book.begin(tmp_path / "new.sqlite", Plan(), [])
+    assert not (tmp_path / "new.sqlite").exists()
+
+
+# Results ------------------------------------------------------------------------------------------------------------
+
+
+def rated(*verdicts_of_items):
+    """Ratings by item: "ab" is a word that the first rater found better in A and the second in B."""
+    meaning = {"a": "a", "b": "b", "=": "equal"}
+    return [
+        Rating(f"rater {rater}", item, f"{item // 2}.jpg", meaning[verdict], a_left=item % 2 == 0)
+        for item, verdicts in enumerate(verdicts_of_items)
+        for rater, verdict in enumerate(verdicts)
+    ]
+
+
+def test_shares_and_agreement_by_hand():
+    found = summarise(rated("bb", "b=", "ab", "==", "a", "=="))
+    assert (found.ratings, found.words, found.images) == (11, 6, 3)
+    assert found.raters == {"rater 0": 6, "rater 1": 5}
+    assert (found.a, found.b, found.equal) == pytest.approx((2 / 11, 4 / 11, 5 / 11))
+    assert found.difference == pytest.approx(2 / 11)
+    assert found.interval[0] <= found.difference <= found.interval[1]
+    # of the six that prefer a side: items 0, 2, 4 show A left. 0: b, b; 1: b; 2: a, b; 4: a
+    assert found.left == pytest.approx(3 / 6)
+    pairs = found.agreement
+    assert (pairs.pairs, pairs.same, pairs.opposite, pairs.ambiguous) == (5, 0.6, 0.2, 0.2)
+
+
+def test_three_raters_are_three_pairs():
+    found = agreement(rated("ab="))
+    assert (found.pairs, found.same, found.opposite, found.ambiguous) == pytest.approx((3, 0, 1 / 3, 2 / 3))
+
+
+def test_nothing_rated_and_nothing_shared():
+    assert summarise([]) is None
+    alone = summarise(rated("a", "b"))
+    assert alone.agreement is None
+    assert summarise(rated("=")).left is None
+
+
+def test_fleiss_kappa_by_hand():
+    # 4 items, 3 raters; P_i = 1, 1/3, 1/3, 1; shares a 5/12, b 3/12, equal 4/12
+    items = ["aaa", "aab", "bb=", "==="]
+    words = [["equal" if v == "=" else v for v in item] for item in items]
+    observed, chance = (1 + 1 / 3 + 1 / 3 + 1) / 4, (25 + 9 + 16) / 144
+    assert fleiss_kappa(words) == pytest.approx((observed - chance) / (1 - chance))
+    assert fleiss_kappa([["a", "a"], ["b", "b"]]) == 1
+    assert fleiss_kappa([["a", "b"], ["b", "a"]]) == -1
+    assert fleiss_kappa([["a", "a"], ["a", "a"]]) is None
+
+
+def test_the_interval_draws_images_and_not_words():
+    # two images that disagree wholly: whatever is drawn, all words of an image go together
+    ratings = [Rating("r", item, f"{item // 20}.jpg", "a" if item < 20 else "b", True) for item in range(40)]
+    found = summarise(ratings)
+    assert found.difference == 0
+    assert found.interval == (-1, 1)
+
+
+# The verb -----------------------------------------------------------------------------------------------------------
+
+
+def test_results_from_the_command_line(book, capsys):
+    assert cli.run(["study", "--results", str(book.path)]) == 0
+    assert "nothing is rated yet" in capsys.readouterr().err
+    for name in ("Ann", "Bob"):
+        rater = book.enter(name)
+        for _ in range(12):
+            book.rate(rater, book.desk(rater).turn.item, "equal" if name == "Ann" else "left")
+    assert cli.run(["study", "--results", str(book.path), "--json"]) == 0
+    said = capsys.readouterr()
+    results = json.loads(said.out)
+    assert (results["a"], results["b"], results["words_in_study"]) == ("da", "updown", 30)
+    assert results["results"]["equal"] == 0.5
+    assert results["results"]["agreement"]["ambiguous"] == 1
+    assert cli.run(["study", "--results", str(book.path)]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "100.0% ambiguous" in said.err
+    assert "Ann (12 of 12), Bob (12 of 12)" in said.err
+
+
+def predictions(folder, name, model, sentence="a dog", size=(60, 40)):
+    words = tuple(sentence.split())
+    found = (Grounding(words[-1], (0.0, 0.0, 9.0, 9.0), 0.5, len(words) - 1, len(words)),)
+    value = GroundedCaption(words, found, image="1", width=size[0], height=size[1], model=model)
+    (folder / name).write_text(json.dumps(value.to_json()))
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"sentence": "a cat"}, "no word that both have a box for"),
+        ({"size": (40, 60)}, "1.jpg has 60 x 40 pixels, not 40 x 60"),
+    ],
+)
+def test_predictions_that_do_not_belong_together(tmp_path, capsys, more, reason):
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (60, 40)).save(tmp_path / "photos" / "1.jpg")
+    a = predictions(tmp_path, "a.jsonl", "da", **({"size": more["size"]} if "size" in more else {}))
+    b = predictions(tmp_path, "b.jsonl", "updown", **more)
+    out = tmp_path / "s.sqlite"
+    assert cli.run(["study", a, b, "--images", str(tmp_path / "photos"), "--out", str(out)]) == 1
+    assert reason in capsys.readouterr().err.replace("\n", " ")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["a.jsonl", "--images", "."], "name two files"),
+        (["a.jsonl", "b.jsonl"], "--images"),
+        (["a.jsonl", "b.jsonl", "--images", ".", "--raters-each", "0"], "at least 1"),
+        (["a.jsonl", "--results", "s.sqlite"], "leave the predictions out"),
+        (["--results", "none.sqlite"], "does not exist"),
+    ],
+)
+def test_wrong_use_is_explained(capsys, args, reason):
+    assert cli.run(["study", *args]) == 1
+    assert reason in capsys.readouterr().err
