@@ -32,6 +32,8 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", "the page in a browser, and the same as an HTTP interface"),
     "export": ("export", "export", "write predictions for COCO, Label Studio, Flickr30k Entities and more, or back"),
     "study": ("study", "study", "ask people which of two groundings is better, and count what they say"),
+    "models": ("models", "models", "list the models on this machine with their supervision and scores"),
+    "doctor": ("doctor", "doctor", "look at this installation and say what to mend"),
     "demo": ("demo", "demo", "caption three photographs and show them on a page"),
 }
 

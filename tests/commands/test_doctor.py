@@ -1,0 +1,53 @@
+"""``deixis doctor``: a line for everything, and exit code 1 where captioning would fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deixis import DeixisError, cli
+from deixis.commands import doctor
+from deixis.models import pretrained
+
+
+def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
+    return {record["name"]: record for record in map(json.loads, capsys.readouterr().out.splitlines())}
+
+
+def test_here_everything_that_captioning_needs_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["doctor", "--json"]) == 0
+    found = findings(capsys)
+    assert all(record["ok"] for record in found.values() if record["needed"])
+    assert {"torch", "spaCy model", "backbone weights", "deixis-8k", "disk", "Java", "text weights"} <= set(found)
+
+
+def test_a_missing_captioner_is_an_error_and_a_missing_extra_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for look in ("_torch", "_selective_search", "_backbone"):  # slow, and seen above
+        monkeypatch.setattr(doctor, look, lambda: "fine")
+    monkeypatch.setattr(doctor, "_captioner", lambda: "fine")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert cli.run(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "optional Java" in out
+    assert "install a Java runtime" in out
+    monkeypatch.undo()
+    for look in ("_torch", "_selective_search", "_backbone"):
+        monkeypatch.setattr(doctor, look, lambda: "fine")
+    monkeypatch.setattr(pretrained, "PACKAGE", tmp_path)
+    assert cli.run(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("missing  deixis-8k") and "does not come with this version" in line for line in lines)
+
+
+def test_little_disk_and_other_faults_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "LEAST_FREE", 10**18)
+    found = doctor.attempt("disk", doctor._disk, needed=True)
+    assert not found.ok
+    assert "make room" in found.text
+    assert doctor.attempt("x", lambda: 1 / 0).text == "ZeroDivisionError: division by zero; install deixis again."  # type: ignore[arg-type, return-value]
+    with pytest.raises(DeixisError, match="pip install no-such-package"):
+        doctor._installed("no-such-package", "no_such_package")
