@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
     "serve": ("serve", "serve", "the page in a browser, and the same as an HTTP interface"),
     "export": ("export", "export", "write predictions for COCO, Label Studio, Flickr30k Entities and more, or back"),
+    "report": ("report", "report", "make one page of a run: curves, scores, errors and a gallery"),
     "study": ("study", "study", "ask people which of two groundings is better, and count what they say"),
     "models": ("models", "models", "list the models on this machine with their supervision and scores"),
     "doctor": ("doctor", "doctor", "look at this installation and say what to mend"),

@@ -10,9 +10,8 @@ from PIL import Image, ImageColor
 
 from deixis import GroundedCaption, Grounding
 from deixis.show import draw
-from deixis.show.draw import Mark, Span, draw_boxes, draw_caption, draw_marks, draw_text
-from deixis.show.drawing import Drawing, Rect, Words, text_on
-from deixis.show.page import Shown, caption_page
+from deixis.show.draw import Mark, Span, draw_boxes, draw_caption, draw_marks, draw_text, text_on
+from deixis.show.drawing import Drawing, Rect, Words
 
 
 def grey(width: int = 600, height: int = 500) -> Image.Image:
@@ -170,19 +169,3 @@ def test_a_caption_is_drawn_below_with_its_noun_in_the_colour_of_the_box() -> No
         item for item in drawing.items if isinstance(item, Rect) and item.stroke == draw.colour(0) and not item.dashed
     )
     assert box.box == (10, 10, 200, 200)
-
-
-def test_the_page_escapes_words_and_carries_everything_inside() -> None:
-    page = caption_page("Demo", {"": [Shown(grey(), caption())]})
-    assert "<b>" not in page
-    assert "&lt;b&gt;" in page
-    assert "a &quot;photo&quot;.jpg" in page
-    assert "http" not in page
-    assert page.count('data-g="0"') == 3  # the word, its box, the box's part
-
-
-def test_the_page_keeps_the_proportions_that_its_boxes_need() -> None:
-    """A picture stretched to its height attribute would lie askew under boxes that keep their proportions."""
-    page = caption_page("Demo", {"": [Shown(grey(), caption())]})
-    assert "width: 100%; height: auto" in page
-    assert 'viewBox="0 0 600 500"' in page

@@ -16,7 +16,7 @@ from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
 from deixis.evaluation import evaluate_captioner, evaluate_finder, read_phrases
 from deixis.language.vocabulary import Vocabulary
-from deixis.metrics.evaluate import Evaluation, Options, evaluate
+from deixis.metrics.evaluate import ClassCount, Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import Score, load_scores, make_score
@@ -87,6 +87,7 @@ def test_attention_accuracy_by_hand() -> None:
     scores = {score.name: score for score in result.scores}
     assert scores["attention_accuracy"].value == pytest.approx(0.5)
     assert "average:class" in scores["attention_accuracy"].signature
+    assert result.classes == (ClassCount("ball", 1, 1, 0), ClassCount("dog", 1, 1, 1))
     assert scores["accuracy"].value == pytest.approx(0.5)
 
 
@@ -177,9 +178,11 @@ def test_the_verb(
     kept = [GroundedCaption.from_json(record) for record in records]
     assert {caption.image for caption in kept} == {"0.png", "1.png", "2.png", "3.png"}
     page = (folder / "index.html").read_text()
-    assert page.count("<figure>") == 2
+    assert page.count('<script type="text/plain" id="photo') == 2
     assert page.index("Worst") < page.index("Best")
     assert (folder / "scores.html").exists()
+    assert cli.run(["report", str(run), "--quiet"]) == 0  # it knows from the evaluation where the photographs are
+    assert (run / "report.html").read_text().count('<script type="text/plain" id="photo') == 4
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

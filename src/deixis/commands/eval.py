@@ -96,6 +96,7 @@ def eval(
     folder = out or home / f"eval-{split}"
     about = {"predictions": str(folder), "model": loaded.name}
     about |= {"data": reference.name, "split": reference.split, "supervision": supervision(source)}
+    about["reference"] = str(data.resolve() if data.exists() else data)
     if place is not None:
         about["place"] = place
     write(folder, predictions, result, about)
@@ -142,7 +143,8 @@ def write(folder: Path, predictions: Predictions, result: Evaluation, about: Map
             if records:
                 text = "".join(json.dumps(record) + "\n" for record in records)
                 (folder / name).write_text(text, encoding="utf-8")
-        save_scores(folder / "scores.json", result.scores, about)
+        classes = [[each.name, each.trained, each.asked, each.right] for each in result.classes]
+        save_scores(folder / "scores.json", result.scores, {**about, "classes": classes})
     except OSError as error:
         raise DeixisError(f"{folder} cannot be written ({error.strerror}); choose another --out.") from None
 

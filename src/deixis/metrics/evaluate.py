@@ -63,12 +63,23 @@ class Options:
 
 
 @dataclass(frozen=True)
+class ClassCount:
+    """One object class: its mentions in training, its words in the scored split, and how many have the right box."""
+
+    name: str
+    trained: int
+    asked: int
+    right: int
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Scores, the metrics that could not be had and why, and what else a person should know."""
 
     scores: tuple[Score, ...]
     absent: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    classes: tuple[ClassCount, ...] = ()  # behind the accuracy on reference sentences
 
 
 def evaluate(predictions: Predictions, reference: Reference, options: Options | None = None) -> Evaluation:
@@ -99,7 +110,7 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
         if metric not in run.absent and not any(covers(metric, score.name) for score in scores):
             there = ", ".join(score.name for score in run.scores)
             raise DeixisError(f"'{metric}' does not come out of these predictions; there is {there or 'nothing'}.")
-    return Evaluation(scores, run.absent, (*predictions.notes, *run.notes))
+    return Evaluation(scores, run.absent, (*predictions.notes, *run.notes), run.class_counts)
 
 
 def group_of(metric: str) -> str:
@@ -175,6 +186,7 @@ class _Run:
         self.scores: list[Score] = []
         self.absent: dict[str, str] = {}
         self.notes: list[str] = []
+        self.class_counts: tuple[ClassCount, ...] = ()
 
     def captions(self) -> None:
         said, shown = self.predictions.captions, self.reference.captions
@@ -219,6 +231,10 @@ class _Run:
         annotated = [image for image, sentences in shown.items() if any(s.objects for s in sentences)]
         kept, missing = self.present(annotated, said, self.kind)
         accuracy = grounded_captions.word_accuracy({image: shown[image] for image in kept}, said, self.protocol)
+        classes = self.classes[0] if self.reference.samples else None
+        trained = dict(zip(classes.names, classes.counts, strict=True)) if classes else self.reference.frequency
+        counted = accuracy.per_class().items()
+        self.class_counts = tuple(ClassCount(name, trained.get(name, 0), n, right) for name, (right, n) in counted)
         self.scores.append(grounded_captions.accuracy_score(accuracy, self.protocol, **self.about(missing), **about))
 
     def answered_words(self) -> tuple[Sentences, Sentences, dict[str, object]]:

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from PIL import Image
 
-from deixis.show.drawing import FAINT, INK, PAPER, Drawing, Item, Line, Photo, Rect, Words, stack, text_on, text_width
+from deixis.show.drawing import FAINT, INK, PAPER, Drawing, Item, Line, Photo, Rect, Words, stack, text_width
 from deixis.show.labels import place_labels
 from deixis.types import Box, GroundedCaption, Grounding, Point
 
@@ -23,6 +23,15 @@ NARROWEST, LONGEST = 320, 4096
 def colour(index: int) -> str:
     """The colour (#rrggbb) of the index-th thing; they repeat after eight."""
     return PALETTE[index % len(PALETTE)]
+
+
+def text_on(background: str) -> str:
+    """Black or white, whichever reads better on the colour (relative luminance as screens define it)."""
+    channels = [int(background[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    # contrast with white is 1.05 / (L + .05), with black (L + .05) / .05; they are equal at L = .179
+    return PAPER if luminance < 0.179 else "#000000"
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,7 @@ def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 
             last = runs[-1] if runs else None
             if x > 0 and not glued and x + gap + length + 2 * edge > room:
                 x, row, gap = 0.0, row + 1, 0.0
-            if last is not None and index and last[0] == row and span.colour:  # one colour under one phrase
+            if last is not None and index and last[0] == row:  # one run, and one colour, for the words of a line
                 text = f"{last[3]} {word}"
                 runs[-1] = (row, last[1], last[1] + text_width(text, size) + 2 * edge, text, span)
             else:

@@ -183,15 +183,6 @@ def text_width(text: str, size: int) -> float:
     return font(size).getlength(text)
 
 
-def text_on(background: str) -> str:
-    """Black or white, whichever reads better on the colour (relative luminance as screens define it)."""
-    channels = [int(background[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    # contrast with white is 1.05 / (L + .05), with black (L + .05) / .05; they are equal at L = .179
-    return PAPER if luminance < 0.179 else "#000000"
-
-
 def data_url(image: Image.Image, size: tuple[int, int] | None = None, quality: int = 88) -> str:
     """The image as a JPEG inside an address, in the given size."""
     picture = image.convert("RGB")
