@@ -1,6 +1,6 @@
 """The verbs of the command line.
 
-A verb's module is imported only when the verb is used, so that ``deixis --help`` never waits for torch. stdout is
+A verb's module is imported only when the verb is used, so that ``deixis --help`` waits for nothing. stdout is
 data, stderr is talk; exit codes: 0 done, 1 failed, 2 wrong use.
 """
 
@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from deixis import __version__
 from deixis.errors import DeixisError
@@ -38,28 +42,38 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "demo": ("demo", "demo", "caption three photographs and show them on a page"),
 }
 
+GROUPS = {
+    "photographs": ("demo", "caption", "ground", "check", "search", "regions", "serve"),
+    "models of your own": ("data check", "data show", "features", "proposals", "train", "eval", "report"),
+    "scores and comparisons": ("score", "compare", "table", "study", "export"),
+    "this machine": ("models", "doctor"),
+}
+"""How the map orders the verbs; what is in no group stands below them."""
+
 EXAMPLES = """\
   deixis demo
-  deixis data check path/to/flickr30k-entities
-  deixis regions photo.jpg --draw regions.png"""
+  deixis caption photo.jpg --draw captioned.png
+  deixis caption photos/ --out captions.jsonl"""
 
 
-def usage() -> str:
-    """The short map of the verbs."""
-    width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {text}" for verb, (_, _, text) in VERBS.items()]
-    return "\n".join(
-        [
-            f"deixis {__version__}: words tied to pixels",
-            "",
-            "usage: deixis VERB [options]        deixis VERB --help explains one",
-            "",
-            *lines,
-            "",
-            "for example:",
-            EXAMPLES,
-        ]
-    )
+def usage(width: int = 0) -> str:
+    """The short map of the verbs, in lines of at most ``width`` characters (0: those of the terminal)."""
+    width = width or shutil.get_terminal_size().columns
+    grouped = {verb for group in GROUPS.values() for verb in group}
+    lines = [f"deixis {__version__}: words tied to pixels", "", "usage: deixis VERB [options]"]
+    for heading, group in {**GROUPS, "the rest": [verb for verb in VERBS if verb not in grouped]}.items():
+        there = [verb for verb in group if verb in VERBS]
+        lines += ["", heading] if there else []
+        lines += [line for verb in there for line in _entry(verb, width)]
+    more = "deixis VERB --help explains one; deixis --completion bash (zsh, fish) prints a script for your shell"
+    return "\n".join([*lines, "", "for example", EXAMPLES, "", textwrap.fill(more, max(width, 40))])
+
+
+def _entry(verb: str, width: int) -> list[str]:
+    """A verb and its line of help, which goes on below itself where the terminal is narrow."""
+    column = max(map(len, VERBS)) + 4
+    text = textwrap.wrap(VERBS[verb][2], max(width - column, 24))
+    return [f"  {name:<{column - 2}}{line}" for name, line in zip_longest([verb], text, fillvalue="")]
 
 
 def find_verb(args: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -73,7 +87,13 @@ def find_verb(args: Sequence[str]) -> tuple[str, list[str]] | None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one verb and exit with its code."""
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    try:
+        code = run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our pipe has gone, as in `deixis ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor must the last flush fail
+        code = 0
+    sys.exit(code)
 
 
 def run(args: Sequence[str]) -> int:
@@ -84,6 +104,8 @@ def run(args: Sequence[str]) -> int:
     if args[0] in ("-V", "--version"):
         print(__version__)
         return 0
+    if args[0] == "--completion":
+        return _completion(args[1:])
     found = find_verb(args)
     if found is None:
         return _unknown(args)
@@ -102,9 +124,16 @@ def run(args: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"deixis {verb}: stopped.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our pipe has gone, as in `deixis ... | head`
-        sys.stderr.close()
-        return 0
+
+
+def _completion(args: Sequence[str]) -> int:
+    from deixis.commands.completion import SHELLS, completion_script
+
+    if len(args) != 1 or args[0] not in SHELLS:
+        print(f"deixis --completion: name your shell, one of {', '.join(SHELLS)}.", file=sys.stderr)
+        return 2
+    print(completion_script(args[0]), end="")
+    return 0
 
 
 def _unknown(args: Sequence[str]) -> int:
@@ -113,9 +142,11 @@ def _unknown(args: Sequence[str]) -> int:
         print(f"deixis {args[0]}: one of {', '.join(group)} is meant.", file=sys.stderr)
         return 2
     asked = " ".join(args[: 2 if group else 1])
-    near = difflib.get_close_matches(asked, VERBS, n=1, cutoff=0.5)
+    known = [*VERBS, "--help", "--version", "--completion"]
+    near = difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
     hint = f" Did you mean 'deixis {near[0]}'?" if near else " 'deixis --help' lists them."
-    print(f"deixis: there is no verb '{asked}'.{hint}", file=sys.stderr)
+    what = "option" if asked.startswith("-") else "verb"
+    print(f"deixis: there is no {what} '{asked}'.{hint}", file=sys.stderr)
     return 2
 
 
