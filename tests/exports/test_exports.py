@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 
 from deixis import boxes as geometry
 from deixis import cli, data
+from deixis.data.reading import BadRecord
 from deixis.data.report import inspect
 from deixis.data.sample import Caption, Dataset, Sample
 from deixis.errors import DeixisError
 from deixis.exports import FILES, FORMATS, look_up, put_into_captions, read, write
-from deixis.exports.picture import Album, Answer, Picture, file_names, find_words, letters
+from deixis.exports.picture import Album, Answer, Picture, file_names, find_words, letters, place, with_size
 from deixis.photographs import Photographs
 from deixis.types import GroundedCaption, Grounding, HeatMap
 
@@ -309,6 +311,26 @@ def test_words_of_another_tokeniser_keep_their_places():
     assert text[slice(*places[2])] == "dog"
 
 
+@pytest.mark.parametrize("format", ["csv", "coco", "label-studio", "flickr30k-entities"])
+def test_words_that_are_not_those_of_the_text_are_written_instead(tmp_path, format):
+    said = GroundedCaption(("one", "dog"), (replace(DOG, start=1, end=2),), caption="A completely other text.")
+    picture = with_size(Picture("x", None, (replace(said, image="x"),)), (100, 80))
+    [back] = there_and_back([picture], format, tmp_path)
+    [caption] = back.captions
+    assert (caption.words, caption.caption) == (said.words, "one dog")
+    assert (caption.groundings[0].start, caption.groundings[0].end) == (1, 2)
+
+
+def test_a_place_that_a_file_tells_counts_unless_the_words_stand_elsewhere():
+    words = ("a", "big", "dog", "and", "a", "dog")
+    assert (place(DOG, words, 5, 6).start, place(DOG, words, 1, 2).start) == (5, 2)
+    assert place(DOG, words, 2, 4).end == 4  # a longer span that begins with the word
+    puppy = replace(DOG, text="puppy")
+    assert place(puppy, words, 1, 3).start == 1
+    with pytest.raises(BadRecord, match="'puppy' is not among the 6 words"):
+        place(puppy, words, 5, 7)
+
+
 def test_finding_words():
     words = ("a", "man", "and", "a", "man")
     assert find_words(words, "A man") == (0, 2)
@@ -350,12 +372,15 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path):
         json.dumps({"image": "x", "phrase": "a dog", "box": [0, 0, 5, None]}),
         json.dumps(SAID.to_json() | {"width": 99}),
         json.dumps(SAID.to_json() | {"groundings": [{**DOG.to_json(), "heat": 3}]}),
+        json.dumps({"image": "x", "phrase": "a dog", "box": [0, 0, 5, 5], "start": -1}),
+        json.dumps(SAID.to_json() | {"caption": "half a \ud83d"}),
+        json.dumps(SAID.to_json() | {"width": "100"}),
     ]
     path = tmp_path / "p.jsonl"
     path.write_text("\n".join(lines))
     skipped = []
     assert read(path, skipped) == [PICTURES[0]]
-    assert sorted(note.line for note in skipped) == [2, 3, 4, 5, 6, 7, 8]
+    assert sorted(note.line for note in skipped) == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
     told = "\n".join(map(str, skipped))
     assert "'dog': the box from (200, 0) to (210, 10) is empty or outside its image" in told
     assert "--image says which photograph is meant" in told
@@ -369,13 +394,53 @@ def test_records_without_an_image_are_of_the_one_that_is_named(tmp_path):
     assert picture == Picture("photos/мост.png", None, (), (HAT,))
 
 
+ODD = (None, True, -1, 0, 10**30, "", "x", [], {}, [1], {"a": 1}, [[]], "../x")
+
+
+def _spoilt(value, dice):
+    """The document with one thing in it left out or replaced by something that does not belong there."""
+    if not isinstance(value, dict | list) or not value or dice.random() < 0.1:
+        return dice.choice(ODD)
+    copy = value.copy()
+    key = dice.choice(list(copy) if isinstance(copy, dict) else range(len(copy)))
+    if dice.random() < 0.15:
+        del copy[key]
+    else:
+        copy[key] = _spoilt(copy[key], dice)
+    return copy
+
+
+@pytest.mark.parametrize("format", ["jsonl", "coco", "label-studio"])
+def test_whatever_is_wrong_with_json_is_a_sentence(tmp_path, format):
+    out = tmp_path / f"out{FILES.get(format, '')}"
+    write(PICTURES, format, out)
+    files = sorted(out.rglob("*.json")) if out.is_dir() else [out]
+    dice = random.Random(5)
+    troubles = 0
+    for _ in range(150):
+        path = dice.choice(files)
+        before = path.read_text()
+        lines = before.splitlines() if format == "jsonl" else [before]
+        at = dice.randrange(len(lines))
+        lines[at] = json.dumps(_spoilt(json.loads(lines[at]), dice))
+        path.write_text("\n".join(lines))
+        skipped = []
+        try:
+            read(out, skipped)
+        except DeixisError:
+            troubles += 1
+        troubles += bool(skipped)
+        path.write_text(before)
+    assert troubles > 50  # and no other exception
+
+
 def test_bad_rows_of_a_table_are_named(tmp_path):
     path = tmp_path / "t.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "caption", "phrase", "start", "end", "x1", "y1", "x2", "y2"])
         writer.writerow(["1.jpg", "a dog", "dog", 1, 2, 0, 0, 5, 5])
-        writer.writerow(["1.jpg", "a dog", "dog", 1, 3, 0, 0, 5, 5])
+        writer.writerow(["1.jpg", "a dog", "cat", 1, 3, 0, 0, 5, 5])
         writer.writerow(["1.jpg", "", "dog", "", "", 0, 0, "nan", 5])
         writer.writerow(["", "", "dog", "", "", 0, 0, 5, 5])
         writer.writerow(["2.jpg", "", "cat", "", "", 5, 0, 1, 5])

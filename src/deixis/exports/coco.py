@@ -26,7 +26,18 @@ from deixis.data.reading import (
     read_json,
 )
 from deixis.data.sample import Skipped
-from deixis.exports.picture import Album, Answer, Picture, box_of, file_names, head_nouns, sized, split_ending
+from deixis.exports.picture import (
+    Album,
+    Answer,
+    Picture,
+    box_of,
+    file_names,
+    head_nouns,
+    place,
+    sentence,
+    sized,
+    split_ending,
+)
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding, Json
 
@@ -56,7 +67,7 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
         name = names[picture.image]
         images.append({"id": number, "file_name": name, "width": width, "height": height, "source": picture.image})
         for caption in picture.captions:
-            about = {"id": len(captions) + 1, "image_id": number, "caption": caption.caption}
+            about = {"id": len(captions) + 1, "image_id": number, "caption": sentence(caption)}
             captions.append(about | {"model": caption.model, "logprob": caption.logprob})
             for g in caption.groundings:
                 box(number, g, caption_id=about["id"], start=g.start, end=g.end, model=caption.model)
@@ -155,16 +166,14 @@ class _File:
         box = box_of(geometry.from_xywh(get_numbers(record, "bbox", 4)))
         score = get_numbers({"score": [record.get("score", 1.0)]}, "score", 1)[0]
         grounding = Grounding(phrase, box, score)
-        start, end, number = (
-            None if record.get(name) is None else get_int(record, name) for name in ("start", "end", "caption")
+        start, end, number, of = (
+            None if record.get(member) is None else get_int(record, member)
+            for member in ("start", "end", "caption", "caption_id")
         )
-        caption = self.captions.get((self.split, record.get("caption_id", 0)))
-        if caption is not None and start is not None and end is not None:
-            if not 0 <= start < end <= len(caption.words):
-                raise BadRecord(f"'{phrase}' is not in its caption of {len(caption.words)} words")
-            placed = replace(grounding, start=start, end=end)
-            whole = replace(caption, groundings=(*caption.groundings, placed))
-            self.captions[self.split, record["caption_id"]] = whole
+        caption = None if of is None else self.captions.get((self.split, of))
+        if of is not None and caption is not None and start is not None and end is not None:
+            placed = place(grounding, caption.words, start, end)
+            self.captions[self.split, of] = replace(caption, groundings=(*caption.groundings, placed))
         else:
             self.album.add_answer(
                 name, Answer(grounding, str(record.get("model") or ""), number, start), (width, height)

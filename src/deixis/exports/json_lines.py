@@ -83,8 +83,15 @@ def _answer(record: Json) -> Answer:
         point=None if x is None or y is None else (x, y),
         heat=heat,
     )
-    caption, start = (None if record.get(name) is None else get_int(record, name) for name in ("caption", "start"))
-    return Answer(grounding, str(record.get("model") or ""), caption, start)
+    return Answer(grounding, str(record.get("model") or ""), _count(record, "caption"), _count(record, "start"))
+
+
+def _count(record: Json, name: str) -> int | None:
+    if record.get(name) is None:
+        return None
+    if (number := get_int(record, name)) < 0:
+        raise BadRecord(f'"{name}" is {number}, not a whole number from 0')
+    return number
 
 
 def _answer_json(picture: Picture, answer: Answer) -> Json:

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from deixis import boxes as geometry
 from deixis.data.reading import BadRecord, get, get_int, get_list, get_numbers, get_size, get_text, good_records
 from deixis.data.sample import Skipped
-from deixis.exports.picture import Album, Answer, Picture, Size, box_of, find_words, head_nouns, sized
+from deixis.exports.picture import Album, Answer, Picture, Size, box_of, find_words, head_nouns, sentence, sized
 from deixis.language.tokenise import tokens
 from deixis.show.draw import colour
 from deixis.types import GroundedCaption, Grounding, Json
@@ -37,7 +37,7 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
         data |= {"width": size[0], "height": size[1]}
         for caption in picture.captions:
             spans = [{"start": g.start} for g in caption.groundings]
-            result = [_sentence(caption.caption), *_rectangles(caption.groundings, spans, size, nouns)]
+            result = [_sentence(sentence(caption)), *_rectangles(caption.groundings, spans, size, nouns)]
             tasks.append({"data": data, "predictions": [_prediction(result, caption.model)]})
         if picture.answers:
             found = [answer.grounding for answer in picture.answers]
@@ -112,6 +112,8 @@ def read(document: Any, path: Path, skipped: list[Skipped]) -> list[Picture]:
 
 def _read_task(task: Any, album: Album) -> None:
     data = get(task, "data")
+    if not isinstance(data, dict):
+        raise BadRecord('"data" is not an object')
     image = get_text(data, "name") if data.get("name") else _file(get_text(data, "image"))
     work, model = _work(task)
     found, said = [], []
@@ -144,10 +146,13 @@ def _read_task(task: Any, album: Album) -> None:
 
 def _work(task: Json) -> tuple[Json, str]:
     """The annotation that counts, or the prediction, and the model it is of."""
-    done = [one for one in task.get("annotations") or [] if isinstance(one, dict) and not one.get("was_cancelled")]
+    worked, proposed = (
+        [one for one in task[name] if isinstance(one, dict)] if isinstance(task.get(name), list) else []
+        for name in ("annotations", "predictions")
+    )
+    done = [one for one in worked if not one.get("was_cancelled")]
     if done:
         return done[-1], ""
-    proposed = [one for one in task.get("predictions") or [] if isinstance(one, dict)]
     if not proposed:
         raise BadRecord("neither an annotation nor a prediction")
     return proposed[0], str(proposed[0].get("model_version") or "")

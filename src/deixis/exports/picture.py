@@ -69,12 +69,14 @@ class Album:
     def add_caption(self, caption: GroundedCaption) -> None:
         """A caption of ``caption.image``; its boxes are cut to the image, and :class:`BadRecord` if nothing is left."""
         size = (caption.width, caption.height) if caption.width > 0 and caption.height > 0 else None
+        _whole(caption.image, caption.caption, caption.model, *caption.words)
         groundings = tuple(_cut(grounding, size) for grounding in caption.groundings)
         self.see(caption.image, size)
         self._entries[caption.image].captions.append(replace(caption, groundings=groundings))
 
     def add_answer(self, image: str, answer: Answer, size: Size | None = None) -> None:
         """A phrase of an image, its box cut like those of captions."""
+        _whole(image, answer.model)
         cut = _cut(answer.grounding, size)
         self.see(image, size)
         self._entries[image].answers.append(replace(answer, grounding=cut))
@@ -95,7 +97,16 @@ def with_size(picture: Picture, size: Size | None) -> Picture:
     return replace(picture, size=size, captions=captions)
 
 
+def _whole(*texts: str) -> None:
+    """JSON can escape half a character, which no file can hold."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise BadRecord("there is half a character in it") from None
+
+
 def _cut(grounding: Grounding, size: Size | None) -> Grounding:
+    _whole(grounding.text)
     try:
         return replace(grounding, box=box_in_image(grounding.box, size or (math.inf, math.inf)))
     except BadRecord as error:
@@ -117,6 +128,21 @@ def letters(caption: GroundedCaption) -> tuple[str, list[tuple[int, int]]]:
         places.append((at, at + len(word)))
         at += len(word) + 1
     return " ".join(caption.words), places
+
+
+def sentence(caption: GroundedCaption) -> str:
+    """The text to write for a caption: its own, or its words where these are not the tokens of the text."""
+    return caption.caption if tokens(caption.caption) == caption.words else " ".join(caption.words)
+
+
+def place(grounding: Grounding, words: Sequence[str], start: int, end: int) -> Grounding:
+    """The grounding at the words [start, end) that a file tells, or where its text stands if that is elsewhere."""
+    found = find_words(words, grounding.text, start)
+    if 0 <= start < end <= len(words) and (found is None or found[0] == start):
+        found = start, end
+    if found is None:
+        raise BadRecord(f"'{grounding.text}' is not among the {len(words)} words of its caption")
+    return replace(grounding, start=found[0], end=found[1])
 
 
 def find_words(words: Sequence[str], phrase: str, start: int | None = None) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deixis.data.reading import BadRecord, get_numbers, read_table
 from deixis.data.sample import Skipped
-from deixis.exports.picture import Album, Answer, Picture, Size, box_of
+from deixis.exports.picture import Album, Answer, Picture, Size, box_of, place, sentence
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding
 
@@ -33,7 +33,7 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
             about: dict[str, object] = {"image": picture.image}
             about |= dict(zip(("width", "height"), picture.size or (), strict=False))
             for number, caption in enumerate(picture.captions):
-                row = about | {"number": number, "caption": caption.caption, "model": caption.model}
+                row = about | {"number": number, "caption": sentence(caption), "model": caption.model}
                 row |= {} if caption.logprob is None else {"logprob": caption.logprob}
                 writer.writerows([row | _place(g) | {"start": g.start, "end": g.end} for g in caption.groundings])
                 if not caption.groundings:
@@ -63,10 +63,11 @@ def read(path: Path, skipped: list[Skipped]) -> list[Picture]:
             key = image, row.get("number", ""), row.get("caption", "")
             first, caption = captions.get(key) or (line, _caption(row, image, size))
             if row.get("phrase"):
-                grounding = replace(_grounding(row), start=_number(row, "start") or 0, end=_number(row, "end") or 0)
+                span = _number(row, "start") or 0, _number(row, "end") or 0
+                grounding = place(_grounding(row), caption.words, *span)
                 caption = replace(caption, groundings=(*caption.groundings, grounding))
             captions[key] = first, caption
-        except (BadRecord, ValueError) as error:  # a ValueError: the words of a grounding are not in its caption
+        except BadRecord as error:
             skipped.append(Skipped(str(path), str(error), line))
     for line, caption in captions.values():
         try:
@@ -95,9 +96,8 @@ def _caption(row: Row, image: str, size: Size | None) -> GroundedCaption:
 
 
 def _grounding(row: Row) -> Grounding:
-    corners = {"box": [_float(row, name) for name in ("x1", "y1", "x2", "y2")]}
     score = _float(row, "score") if row.get("score") else 1.0
-    return Grounding(row["phrase"], box_of(get_numbers(corners, "box", 4)), score)
+    return Grounding(row["phrase"], box_of(_float(row, name) for name in ("x1", "y1", "x2", "y2")), score)
 
 
 def _number(row: Row, name: str) -> int | None:
@@ -111,6 +111,6 @@ def _number(row: Row, name: str) -> int | None:
 
 def _float(row: Row, name: str) -> float:
     try:
-        return float(row.get(name, ""))
+        return get_numbers({name: [float(row.get(name, ""))]}, name, 1)[0]
     except ValueError:
         raise BadRecord(f"{name} is '{row.get(name, '')[:40]}', not a number") from None

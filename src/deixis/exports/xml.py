@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -11,13 +12,15 @@ from deixis import boxes as geometry
 from deixis.exports.picture import Size
 from deixis.types import Grounding
 
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # no escape makes XML hold these
+
 
 def element(tag: str, *children: tuple[str, object] | Element) -> Element:
     """An element with children: elements, or (tag, text)."""
     made = Element(tag)
     for child in children:
         if isinstance(child, tuple):
-            ElementTree.SubElement(made, child[0]).text = str(child[1])
+            ElementTree.SubElement(made, child[0]).text = _NOT_XML.sub("", str(child[1]))
         else:
             made.append(child)
     return made

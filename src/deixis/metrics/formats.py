@@ -111,7 +111,7 @@ def named_images(path: Path) -> frozenset[str]:
     if isinstance(document, dict) and isinstance(document.get("results"), dict):
         return frozenset(document["results"])
     names = set()
-    for _, key, record in _records(document, lines):
+    for _, key, record in _records(document, lines) if isinstance(document, dict | list) else ():
         field_name = _image_field(record)
         name = key if field_name is None else record[field_name]
         names |= set() if name is None else {str(name)}

@@ -19,8 +19,9 @@ from deixis.study.book import LONGEST_NAME, Book, Choice
 from deixis.types import Json
 
 PAGE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+POLICY = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
