@@ -34,7 +34,7 @@ SAID = GroundedCaption(
 )
 BARE = GroundedCaption(("nothing", "here"), (), -1.0, "мост.png", 64, 48, "da")
 HAT = Answer(
-    Grounding("a red hat", (5.0, 5.0, 20.0, 15.0), 0.25, point=(7.0, 8.0), heat=HeatMap(np.eye(2), (64, 48))), "scan"
+    Grounding("a red hat", (5.0, 5.0, 20.0, 15.0), 0.25, point=(7.0, 8.0), heat=HeatMap(np.eye(2), (64, 48))), "reir"
 )
 MENTION = Answer(Grounding("two old shoes", (1.0, 2.0, 3.0, 4.0), 0.125), "scan", caption=2, start=4)
 PICTURES = [
@@ -134,6 +134,14 @@ def test_pascal_voc_keeps_nouns_and_whole_pixels(tmp_path):
     assert (second.image, [answer.grounding.text for answer in second.answers]) == ("мост.png", ["hat", "shoe"])
 
 
+@pytest.mark.parametrize("format", ["jsonl", "csv", "coco", "label-studio", "flickr30k-entities"])
+def test_several_captions_of_an_image_stay_apart(tmp_path, format):
+    second = replace(SAID, groundings=(BOY,), logprob=-9.0)  # of the very same words
+    [back] = there_and_back([Picture("beach.jpg", (100, 80), (SAID, second, SAID))], format, tmp_path)
+    texts = [[g.text for g in caption.groundings] for caption in back.captions]
+    assert texts == [["dog", "boys"], ["boys"], ["dog", "boys"]]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_twice_is_the_same_as_once(tmp_path, format):
     once = there_and_back(PICTURES, format, tmp_path / "1")
@@ -185,7 +193,7 @@ def test_names_that_are_not_all_numbers_count_from_one(tmp_path):
 
 def test_label_studio_has_per_cent_and_an_interface_with_every_label(tmp_path):
     write(PICTURES, "label-studio", tmp_path, prefix="/data/local-files/?d=photos/")
-    first, _, third = json.loads((tmp_path / "tasks.json").read_text())
+    first, _, reir, scan = json.loads((tmp_path / "tasks.json").read_text())
     assert first["data"]["image"] == "/data/local-files/?d=photos/beach.jpg"
     sentence, dog, _ = first["predictions"][0]["result"]
     assert sentence["value"]["text"] == ["A brown dog, and the two boys."]
@@ -193,7 +201,10 @@ def test_label_studio_has_per_cent_and_an_interface_with_every_label(tmp_path):
     value = dog["value"]
     assert (value["x"], value["y"], value["width"], value["height"]) == pytest.approx((10.25, 25.0, 49.25, 74.6875))
     assert first["predictions"][0]["score"] == 0.625
-    assert [item["type"] for item in third["predictions"][0]["result"]] == ["rectanglelabels"] * 2
+    for task, model in ((reir, "reir"), (scan, "scan")):
+        [prediction] = task["predictions"]
+        assert prediction["model_version"] == model
+        assert [item["type"] for item in prediction["result"]] == ["rectanglelabels"]
     config = (tmp_path / "config.xml").read_text()
     assert all(f'<Label value="{noun}"' in config for noun in ("dog", "boy", "hat", "shoe"))
 
@@ -204,10 +215,9 @@ def test_what_people_corrected_in_label_studio_comes_back(tmp_path):
     result = task["predictions"][0]["result"]
     result[0]["value"]["text"] = ["Look: a brown dog and a tree."]  # another sentence, where the dog stands elsewhere
     result[1]["value"] |= {"x": 50.0, "width": 25.0}
-    del result[2]  # no boys
+    result[2]["value"]["rectanglelabels"] = ["tree"]  # no boys
     drawn = {"x": 0.0, "y": 0.0, "width": 10.0, "height": 10.0, "rotation": 0}
-    for label in ("tree", "cloud"):
-        result.append({**result[1], "value": drawn | {"rectanglelabels": [label]}, "meta": None, "score": None})
+    result.append({**result[1], "value": drawn | {"rectanglelabels": ["cloud"]}, "meta": None, "score": None})
     exported = {"data": {"image": "/data/upload/1/beach%20%E2%98%80.jpg"}, "predictions": [3]}
     exported["annotations"] = [{"result": result}, {"result": [], "was_cancelled": True}]
     path = tmp_path / "project-1.json"
@@ -220,8 +230,9 @@ def test_what_people_corrected_in_label_studio_comes_back(tmp_path):
     dog, tree = caption.groundings
     assert (dog.text, dog.start, dog.end) == ("dog", 3, 4)
     assert dog.box == pytest.approx((50, 20, 75, 79.75))
-    assert (tree.text, tree.start, tree.score) == ("tree", 6, 1.0)
-    assert [answer.grounding.text for answer in picture.answers] == ["cloud"]  # not in the sentence
+    assert (tree.text, tree.start, tree.box) == ("tree", 6, BOY.box)
+    [cloud] = picture.answers  # not in the sentence
+    assert (cloud.grounding.text, cloud.grounding.score) == ("cloud", 1.0)
 
 
 def test_a_turned_rectangle_is_named(tmp_path):
@@ -250,8 +261,10 @@ def test_no_image_name_leads_out_of_the_folder(tmp_path, format):
     assert all(path == out or out in path.parents for path in files)
     if format in ("flickr30k-entities", "pascal-voc"):
         assert len([path for path in files if path.suffix == ".xml"]) == len(EVIL)
-    skipped = []
-    assert len(read(out, skipped)) == len(EVIL)
+    names = [picture.image for picture in read(out, [])]
+    assert len(names) == len(EVIL)
+    if format not in ("flickr30k-entities", "pascal-voc"):  # whose names are those of files
+        assert names == list(EVIL)
 
 
 def test_file_names_are_plain_and_never_the_same():
@@ -389,7 +402,7 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path):
 
 def test_records_without_an_image_are_of_the_one_that_is_named(tmp_path):
     path = tmp_path / "found.jsonl"
-    path.write_text(json.dumps(HAT.grounding.to_phrase_json("scan")))
+    path.write_text(json.dumps(HAT.grounding.to_phrase_json("reir")))
     [picture] = read(path, [], image="photos/мост.png")
     assert picture == Picture("photos/мост.png", None, (), (HAT,))
 

@@ -1,8 +1,8 @@
 """Label Studio: ``tasks.json`` with pre-annotations to import, and ``config.xml``, the labelling interface for them.
 
 A caption is a task: its boxes are rectangles in per cent of the image, labelled with the head noun of their words, and
-the sentence is a text area. The answers to phrases of an image are one task without a sentence. Reading takes the
-annotation of a task that people have worked on, else its prediction.
+the sentence is a text area. What a model answered to phrases of an image is one task, without a sentence. Reading takes
+the annotation of a task that people have worked on, else its prediction.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
             spans = [{"start": g.start} for g in caption.groundings]
             result = [_sentence(sentence(caption)), *_rectangles(caption.groundings, spans, size, nouns)]
             tasks.append({"data": data, "predictions": [_prediction(result, caption.model)]})
-        if picture.answers:
-            found = [answer.grounding for answer in picture.answers]
+        for model in dict.fromkeys(answer.model for answer in picture.answers):
+            answers = [answer for answer in picture.answers if answer.model == model]
             places = [
-                {k: v for k, v in (("caption", answer.caption), ("start", answer.start)) if v is not None}
-                for answer in picture.answers
+                {name: told for name, told in (("caption", one.caption), ("start", one.start)) if told is not None}
+                for one in answers
             ]
-            result = _rectangles(found, places, size, nouns)
-            tasks.append({"data": data, "predictions": [_prediction(result, picture.answers[0].model)]})
+            result = _rectangles([answer.grounding for answer in answers], places, size, nouns)
+            tasks.append({"data": data, "predictions": [_prediction(result, model)]})
     out.mkdir(parents=True, exist_ok=True)
     (out / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1), encoding="utf-8")
     (out / CONFIG).write_text(_config(sorted(used)), encoding="utf-8")
@@ -79,7 +79,7 @@ def _rectangles(found: Sequence[Grounding], places: Sequence[Json], size: Size, 
                 "image_rotation": 0,
                 "score": grounding.score,
                 "value": value | {"rotation": 0, "rectanglelabels": [nouns[grounding.text]]},
-                "meta": {"text": [grounding.text], **place},
+                "meta": {"text": [grounding.text], "label": nouns[grounding.text], **place},
             }
         )
     return rectangles
@@ -166,11 +166,17 @@ def _rectangle(item: Json) -> tuple[Grounding, Json, Size]:
     box = geometry.from_normalised(geometry.from_xywh(corners) / 100, *size)
     told = item.get("meta")
     meta: Json = told if isinstance(told, dict) else {}
-    labels = meta.get("text") or value.get("rectanglelabels") or ["thing"]
-    text = get_text({"text": labels[0] if isinstance(labels, list) else labels}, "text")
+    label, words = _first(value.get("rectanglelabels")), _first(meta.get("text"))
+    if not words or meta.get("label", label) != label:  # drawn by someone, or given another label
+        words = label or "thing"
+    text = get_text({"text": words}, "text")
     spans = {name: get_int(meta, name) for name in ("caption", "start") if meta.get(name) is not None}
     score = get_numbers({"score": [1.0 if item.get("score") is None else item["score"]]}, "score", 1)[0]
     return Grounding(text, box_of(geometry.clip(box, *size)), score), spans, size
+
+
+def _first(texts: Any) -> Any:
+    return (texts[0] if texts else None) if isinstance(texts, list) else texts
 
 
 def _file(address: str) -> str:
