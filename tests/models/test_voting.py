@@ -55,3 +55,13 @@ def test_regions_of_other_frames_do_not_vote() -> None:
 def test_regions_without_area_vote_for_nobody() -> None:
     regions = Regions(np.array([[5.0, 5, 5, 5], [0, 0, 4, 4]]), np.zeros((2, 1)), (20, 40))
     assert chosen(regions, np.array([0.9, 0.1]), "vote") == 1
+
+
+def test_a_detector_that_knows_the_whole_decides() -> None:
+    """Two boxes that the attention cannot tell apart; and a score of nothing counts as the least one, not as a veto."""
+    boxes = torch.tensor([[0.0, 0.0, 10.0, 10.0], [0.0, 0.0, 10.0, 10.0]])
+    found = votes(boxes, torch.tensor([[0.5, 0.5]]), torch.tensor([0.0, 1.0]))[0]
+    torch.testing.assert_close(found[0] / found[1], torch.tensor(0.001**0.1))
+    regions = Regions(boxes.numpy(), np.zeros((2, 1)), (20, 40), scores=np.array([0.1, 0.9]))
+    assert chosen(regions, np.array([0.5, 0.5]), detector=True) == 1
+    assert chosen(regions, np.array([0.5, 0.5])) == 0

@@ -81,7 +81,7 @@ class Aligner:
                 if not words:
                     raise DeixisError(f"there is no word in the phrase '{phrase.text}' to look for.")
                 score = self.calibration(float(near[words].mean()))
-                found.append(place(phrase, look[words].mean(0), score, regions, self.placing))
+                found.append(place(phrase, look[words].mean(0), score, regions, self.placing, self.eyes.detector))
         return found
 
     def score(self, photo: Photo, sentence: str) -> float:
@@ -176,12 +176,14 @@ def pad_words(ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]]) ->
 # Places -------------------------------------------------------------------------------------------------------------
 
 
-def place(phrase: Phrase, weights: Floats, score: float, regions: Regions, placing: Placing) -> Grounding:
+def place(
+    phrase: Phrase, weights: Floats, score: float, regions: Regions, placing: Placing, detector: bool = False
+) -> Grounding:
     """The place of a phrase whose attention over the regions is ``weights [N]``; see :meth:`Aligner.ground`."""
     heat = heat_map(weights, regions, placing.cells)
     return Grounding(
         text=phrase.text,
-        box=geometry.as_box(regions.boxes[chosen(regions, weights, placing.place)]),
+        box=geometry.as_box(regions.boxes[chosen(regions, weights, placing.place, detector)]),
         score=score,
         start=phrase.start,
         end=phrase.end,

@@ -15,6 +15,7 @@ from deixis import boxes as geometry
 from deixis.language.parse import parse_words
 from deixis.language.sentence import sentence
 from deixis.language.vocabulary import Vocabulary
+from deixis.models.aligner import heat_map
 from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, voters
 from deixis.models.eyes import Eyes, Photo
@@ -47,6 +48,23 @@ class Looks:
 
     attention: npt.NDArray[np.float32]  # [words, K, N]
     voted: npt.NDArray[np.bool_]  # [words, K]
+
+    def places(self, caption: GroundedCaption, regions: Regions, cells: int = 24) -> list[list[Grounding]]:
+        """For each grounded word the best region of each branch, with its attention and its heat map."""
+        return [
+            [
+                Grounding(
+                    one.text,
+                    geometry.as_box(regions.boxes[int(weights.argmax())]),
+                    float(weights.max()),
+                    one.start,
+                    one.end,
+                    heat=heat_map(weights, regions, cells),
+                )
+                for weights in self.attention[one.start]
+            ]
+            for one in caption.groundings
+        ]
 
 
 class Captioner:
@@ -92,7 +110,7 @@ class Captioner:
                 caption = GroundedCaption(
                     words=words[i],
                     groundings=tuple(
-                        ground_word(sentences, i, t, word, one, place=self.style.place)
+                        self._ground(sentences, i, t, word, one)
                         for t, (word, noun) in enumerate(zip(words[i], nouns[i], strict=True))
                         if noun
                     ),
@@ -128,9 +146,14 @@ class Captioner:
             spoken = Sentences(ids[..., 1:], said, decoded.attention, voters(logprobs, ids[..., 1:]))
             for i, one in enumerate(some):
                 yield [
-                    tuple(ground_word(spoken, i, t, word, one, c, self.style.place) for t, word in enumerate(words))
+                    tuple(self._ground(spoken, i, t, word, one, c) for t, word in enumerate(words))
                     for c, words in enumerate(given[i])
                 ]
+
+    def _ground(
+        self, sentences: Sentences, image: int, step: int, word: str, regions: Regions, sentence: int = 0
+    ) -> Grounding:
+        return ground_word(sentences, image, step, word, regions, sentence, self.style.place, self.eyes.detector)
 
     @torch.no_grad()
     def _sentences(self, regions: Sequence[Regions]) -> Sentences:
@@ -171,6 +194,7 @@ def ground_word(
     regions: Regions,
     sentence: int = 0,
     place: Place = "best",
+    detector: bool = False,
 ) -> Grounding:
     """The place of the word that was said at a step, by the branches that voted for it.
 
@@ -183,7 +207,7 @@ def ground_word(
     boxes = regions.boxes[np.unique(region.numpy())]
     parts = tuple(geometry.as_box(box) for box in boxes) if len(boxes) > 1 else ()
     if place == "vote":
-        whole = regions.boxes[chosen(regions, attention.mean(0)[: len(regions)].numpy(), place)]
+        whole = regions.boxes[chosen(regions, attention.mean(0)[: len(regions)].numpy(), place, detector)]
     else:
         whole = geometry.union(boxes)
     return Grounding(word, geometry.as_box(whole), float(weight.mean()), step, step + 1, parts)

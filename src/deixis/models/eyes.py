@@ -31,6 +31,11 @@ class Eyes:
         """What makes regions as in training."""
         return extractor_from(self.description, self.grid)
 
+    @property
+    def detector(self) -> bool:
+        """Whether its boxes are those of a detector, whose scores tell how likely a box is a whole thing."""
+        return str(self.description.get("proposals", {}).get("supervision", "")).startswith("boxes")
+
     def look(self, photo: Photo) -> Regions:
         """The regions of a photograph (path or image); regions themselves are checked and given back."""
         if isinstance(photo, Regions):

@@ -21,6 +21,7 @@ class PaddedRegions:
     mask: Tensor  # [I, N] True where there is a region
     boxes: Tensor  # [I, N, 4] fractions of the image
     grid: Tensor | None  # [I, M, G] cells of the feature grids, where all images have one of the same size
+    scores: Tensor | None = None  # [I, N] of the proposals, where all images have any
 
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
@@ -29,11 +30,18 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
     features = np.zeros((len(regions), most, regions[0].features.shape[1]), dtype=np.float32)
     boxes = np.zeros((len(regions), most, 4), dtype=np.float32)
     mask = np.zeros((len(regions), most), dtype=bool)
+    scores = np.zeros((len(regions), most), dtype=np.float32)
     for row, r in enumerate(regions):
         features[row, : len(r)], mask[row, : len(r)] = r.features, True
         boxes[row, : len(r)] = geometry.to_normalised(r.boxes, *r.size)
+        scores[row, : len(r)] = 0 if r.scores is None else r.scores
+    scored = all(r.scores is not None for r in regions)
     return PaddedRegions(
-        torch.from_numpy(features), torch.from_numpy(mask), torch.from_numpy(boxes), _stack_grids(regions)
+        torch.from_numpy(features),
+        torch.from_numpy(mask),
+        torch.from_numpy(boxes),
+        _stack_grids(regions),
+        torch.from_numpy(scores) if scored else None,
     )
 
 

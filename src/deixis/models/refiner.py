@@ -42,6 +42,7 @@ class RefinerConfig:
     similarity: Literal["network", "product"] = "network"  # F_cls: a network of the pair, or a product of two of one
     names: Literal["multiply", "add", "none"] = "multiply"  # s^a: Eq. 4, or a learnt share of it added, or not used
     place: Place = "best"  # regions are ranked by their own attention, or by the votes of all (see `models.voting`)
+    detector: bool = False  # the scores of regions are a detector's, and count in the votes; filled in from the data
     top_names: int = 1  # how many classes of a region count for s^a, by probability; the paper has the best; 0: all
 
     def __post_init__(self) -> None:
@@ -171,7 +172,8 @@ class Refiner(nn.Module):
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
         moves = self.coarse.moves(said, seen)
         attention = scores.softmax(-1)
-        confidence = elected(regions.boxes, scores) if self.config.place == "vote" else attention
+        likely = regions.scores if self.config.detector else None
+        confidence = elected(regions.boxes, scores, likely) if self.config.place == "vote" else attention
         matched = Matched(said, seen, asked, offered, scores, attention, confidence, moves, regions.boxes)
         if not self.config.two_stages:
             return matched
@@ -284,9 +286,12 @@ def expected(scores: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def elected(boxes: Tensor, scores: Tensor) -> Tensor:
-    """The share ``[I, P, N]`` of each region in the votes of all, where it may be chosen; from scores of its parts."""
-    cast = votes(boxes, scores.softmax(-1)).masked_fill(scores == -torch.inf, 0)
+def elected(boxes: Tensor, scores: Tensor, likely: Tensor | None = None) -> Tensor:
+    """The share ``[I, P, N]`` of each region in the votes of all, where it may be chosen.
+
+    From the coarse ``scores [I, P, N]`` and, where a detector made the boxes, from its own ``[I, N]``.
+    """
+    cast = votes(boxes, scores.softmax(-1), likely).masked_fill(scores == -torch.inf, 0)
     return cast / cast.sum(-1, keepdim=True).clamp_min(1e-12)
 
 

@@ -20,6 +20,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, phrase_scores
 from deixis.metrics.references import phrase_references
 from deixis.models.calibration import Calibration, auc, fit
+from deixis.models.eyes import Eyes
 from deixis.models.grounder import Found, Grounder
 from deixis.models.padding import PaddedRegions, pad_regions
 from deixis.models.phrases import Description, PaddedPhrases, describe, name_vectors, pad_phrases
@@ -165,7 +166,12 @@ def train_grounder(recipe: GrounderRecipe, material: Material, out: Path, talk: 
     """Train by the recipe; ``out`` becomes a folder for ``Grounder.from_pretrained`` with the best checkpoint."""
     vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
     like = material.regions[material.training[0].image_id]
-    config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
+    config = replace(
+        recipe.model,
+        vocabulary=len(vocabulary),
+        features=like.features.shape[1],
+        detector=Eyes(material.extractor).detector,
+    )
     examples = make_examples(material.training, recipe.max_words)
     if not examples:
         raise DeixisError(f"no caption of {material.source} has a noun phrase that could be looked for.")
