@@ -30,9 +30,9 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
     """Write tasks and interface; ``prefix`` stands before an image's name to make its address in Label Studio."""
     nouns = head_nouns(pictures, quiet)
     tasks: list[Json] = []
-    used: dict[str, None] = {}
+    used: set[str] = set()
     for picture, size in sized(pictures, skipped):
-        used |= dict.fromkeys(nouns[grounding.text] for grounding in picture.places())
+        used |= {nouns[grounding.text] for grounding in picture.places()}
         data: Json = {"image": prefix + quote(picture.file or picture.image), "name": picture.image}
         data |= {"width": size[0], "height": size[1]}
         for caption in picture.captions:
@@ -47,7 +47,6 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
             ]
             result = _rectangles([answer.grounding for answer in answers], places, size, nouns)
             tasks.append({"data": data, "predictions": [_prediction(result, model)]})
-    out.mkdir(parents=True, exist_ok=True)
     (out / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1), encoding="utf-8")
     (out / CONFIG).write_text(_config(sorted(used)), encoding="utf-8")
 
