@@ -24,21 +24,16 @@ from deixis.commands.train import Bar
 from deixis.data import Sample
 from deixis.evaluation import evaluate_captioner
 from deixis.metrics.evaluate import Options
-from deixis.models.aligner import heat_map
 from deixis.models.captioner import Captioner
 from deixis.models.decoder import Decoder
-from deixis.models.decoding import greedy
-from deixis.models.padding import pad_regions
 from deixis.recipes import CaptionerRecipe, Phase, Schedule, find
 from deixis.recipes.captioners import Supervision
 from deixis.show.drawing import Drawing, stack
 from deixis.show.panels import draw_branches
 from deixis.training.run import run_recipe
-from deixis.types import Grounding
 
 WIDTH = 128  # of the whitened region features
 EPOCHS = (3, 3)  # of rows with two phases; the others have their sum
-CELLS = 32  # along each side of a heat map of the branches
 SHOWN = 4  # scenes in the picture of the branches, the first of the test split
 COLUMNS = {
     "CIDEr": "CIDEr",
@@ -171,16 +166,10 @@ def strips(captioner: Captioner, made: Scenes, samples: Sequence[Sample]) -> Dra
     rows = []
     for sample in samples:
         regions = made.regions[sample.image_id]
-        encoded = captioner.decoder.encode_regions(pad_regions([regions]))
-        spoken = greedy(captioner.decoder, encoded, captioner.style.rules())
-        caption = captioner.caption(regions)
-        noun = caption.groundings[0]
-        looks = []
-        for weights in spoken.attention[0, 0, noun.start].numpy():  # [N] of each branch
-            x1, y1, x2, y2 = regions.boxes[int(weights.argmax())].tolist()
-            heat = heat_map(weights, regions, CELLS)
-            looks.append(Grounding(noun.text, (x1, y1, x2, y2), float(weights.max()), heat=heat))
-        rows.append(draw_branches(sample.open(), replace(caption, groundings=(noun,)), [looks], width=224))
+        ((caption, looks),) = captioner.looks([regions])
+        first = replace(caption, groundings=caption.groundings[:1])
+        places, votes = looks.places(first, regions), [looks.voted[one.start] for one in first.groundings]
+        rows.append(draw_branches(sample.open(), first, places, votes, width=224))
     return stack(rows)
 
 

@@ -154,6 +154,18 @@ def test_pictures_are_drawn_to_a_file_or_a_folder(
     assert "must be a folder" in capsys.readouterr().err
 
 
+def test_branches_are_drawn_of_one_photograph(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photo, drawn = photos / "0.png", tmp_path / "branches.svg"
+    assert cli.run(["caption", str(photo), "--model", str(model), "--branches", str(drawn), "--json"]) == 0
+    nouns = json.loads(capsys.readouterr().out)["groundings"]
+    assert nouns
+    assert drawn.read_text().count("<use ") == len(nouns) * 3  # two branches, and what is merged
+    assert cli.run(["caption", str(photos), "--model", str(model), "--branches", str(drawn)]) == 1
+    assert "one photograph" in capsys.readouterr().err
+
+
 def test_words_have_the_colours_of_their_boxes() -> None:
     line = verb.coloured(CAPTION)
     assert line.plain == "A man's dog."

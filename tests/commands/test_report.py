@@ -99,7 +99,7 @@ def test_the_gallery_has_small_pictures_notes_and_lists(run: Path, photos: Path)
     assert cli.run(["report", str(run), "--images", str(photos), "--quiet"]) == 0
     page = (run / "report.html").read_text()
     told = gallery(page)
-    assert [item["words"][1] for item in told["items"]] == ["dog", "cat", "hat", "car"]
+    assert [item["words"][1] for item in told["items"]] == [" dog", " cat", " hat", " car"]
     assert told["lists"] == {"worst": [1], "best": [2], "partial": [1, 3]}
     assert told["items"][1]["note"] == "two · F1_all_per_sent 0.00, CIDEr 0.10, 40% partial"
     assert [item["size"] for item in told["items"]] == [[60, 40]] * 4
@@ -136,7 +136,7 @@ def test_found_phrases_are_shown_in_the_caption_that_has_most(tmp_path: Path) ->
     assert cli.run(["report", str(tmp_path), "--quiet"]) == 0
     page = (tmp_path / "report.html").read_text()
     (item,) = gallery(page)["items"]
-    assert item["words"] == ["the", "dog", "·", "a", "ball"]
+    assert "".join(item["words"]) == "the dog · a ball"
     assert [(one["start"], one["end"]) for one in item["found"]] == [(0, 2), (3, 5)]
     assert item["size"] == [51, 30]
     assert item["note"] == "i · mean IoU 0.30"
@@ -179,3 +179,24 @@ def test_what_is_not_there_is_said(run: Path, tmp_path: Path, capsys: pytest.Cap
         (tmp_path / "empty").mkdir(exist_ok=True)
         assert cli.run(["report", *arguments]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_two_evaluations_are_drawn_where_they_differ_most(
+    run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(run / f"eval-{split}" / "scores.json") for split in ("val", "test")]
+    values = mean_score("F1_all_per_sent", IMAGES, [0.5, 0.9, 0.8, 1.0], f"{MARK}|f1")  # differ by 0, .9, .2, 1
+    save_scores(run / "eval-test" / "scores.json", [values], {})
+    drawn = tmp_path / "differ.svg"
+    options = ["--n", "100", "--draw", str(drawn), "--shown", "2", "--images", str(photos)]
+    assert cli.run(["compare", *files, *options]) == 0
+    assert f"drawn: {drawn}" in capsys.readouterr().err.replace("\n", "")
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn.read_text())
+    # the photograph of "four" is lost
+    assert [text for text in texts if "F1" in text] == [
+        "two: F1_all_per_sent 0.00, 0.90",
+        "three: F1_all_per_sent 1.00, 0.80",
+    ]
+    assert drawn.read_text().count("<use ") == 4
+    assert cli.run(["compare", *files, "--n", "100", "--draw", str(drawn)]) == 1
+    assert "--images" in capsys.readouterr().err

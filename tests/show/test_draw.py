@@ -169,3 +169,16 @@ def test_a_caption_is_drawn_below_with_its_noun_in_the_colour_of_the_box() -> No
         item for item in drawing.items if isinstance(item, Rect) and item.stroke == draw.colour(0) and not item.dashed
     )
     assert box.box == (10, 10, 200, 200)
+
+
+def test_words_stand_in_the_sentence_as_it_is_written() -> None:
+    words = ("a", "man", "'s", "tv")
+    made = GroundedCaption(words, (Grounding("man", (0, 0, 9, 9), 0.5, 1, 2),), caption="A man's TV.")
+    spans = draw.caption_spans(made)
+    assert [(span.text, span.colour, span.glue) for span in spans] == [
+        ("A", None, False),
+        ("man", draw.colour(0), False),
+        ("'s TV.", None, True),
+    ]
+    plain = GroundedCaption(words, caption="Anything else")
+    assert draw.written_words(plain) == ["a", " man", " 's", " tv"]

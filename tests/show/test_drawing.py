@@ -83,7 +83,7 @@ def test_words_keep_their_measured_room_in_any_type_face() -> None:
 
 def test_a_photograph_that_is_shown_often_is_kept_once() -> None:
     branches = [[Grounding(g.text, g.box, 0.1) for _ in range(4)] for g in MAN.groundings]
-    tree = parsed(draw_branches(photo(), MAN, branches))
+    tree = parsed(draw_branches(photo(), MAN, branches, [[True] * 4] * 2))
     assert len(list(tree.iter(f"{SVG}image"))) == 1
     assert len(list(tree.iter(f"{SVG}use"))) == 2 * 5
 
@@ -98,7 +98,7 @@ def test_branches_stand_in_rows_of_words_and_columns_of_branches() -> None:
         Grounding("man", boxes[1], 0.5),
         Grounding("man", (0, 0, 9, 9), 0.125),
     ]
-    drawing = draw_branches(photo(), said, [looks], width=160)
+    drawing = draw_branches(photo(), said, [looks], [[True, True, False]], width=160)
     pictures = [item for item in drawing.items if isinstance(item, Photo)]
     assert len(pictures) == 4
     assert len({item.box[1] for item in pictures}) == 1
@@ -106,7 +106,7 @@ def test_branches_stand_in_rows_of_words_and_columns_of_branches() -> None:
     assert np.asarray(pictures[0].image.convert("RGB")).tolist() != np.asarray(photo()).tolist()  # its heat
     assert pictures[1].image is pictures[3].image
     texts = [item.text for item in drawing.items if isinstance(item, Words)]
-    for text in ("branch 1", "branch 3", "merged", "0.25", "0.50", "0.12, not merged"):
+    for text in ("branch 1", "branch 3", "merged", "0.25", "0.50", "0.12, another word"):
         assert text in texts
     outlines = [
         item.box for item in drawing.items if isinstance(item, Rect) and item.stroke == colour(0) and not item.dashed
@@ -117,9 +117,9 @@ def test_branches_stand_in_rows_of_words_and_columns_of_branches() -> None:
 
 def test_every_word_needs_a_look_of_every_branch() -> None:
     with pytest.raises(ValueError, match="every branch"):
-        draw_branches(photo(), MAN, [[Grounding("man", (0, 0, 9, 9), 0.1)]])
+        draw_branches(photo(), MAN, [[Grounding("man", (0, 0, 9, 9), 0.1)]], [[True]])
     with pytest.raises(DeixisError, match="no branches"):
-        draw_branches(photo(), caption("nothing here"), [])
+        draw_branches(photo(), caption("nothing here"), [], [])
 
 
 def test_models_are_compared_in_panels_with_one_colour_for_one_word() -> None:

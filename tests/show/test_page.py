@@ -37,11 +37,11 @@ def data(page: str) -> dict[str, Any]:
 def test_the_page_carries_everything_inside() -> None:
     page = caption_page("Demo <i>", {"": [Shown(grey(), caption(), "a note")]}, "about <i>")
     assert "<i>" not in page
-    assert "<b>" not in page.replace(json.dumps("<b>"), "").replace("<b> ", "")
+    assert "<b>" not in page
     assert re.findall(r'(?:src|href)="', page) == []
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", page) == []
     (item,) = data(page)["items"]
-    assert item["words"] == ["a", "big", "dog", "&", "<b>", "</script>"]
+    assert item["words"] == ["a", " big", " dog", " &", " <b>", " </script>"]
     assert item["size"] == [600, 500]
     assert item["note"] == "a photo.jpg · m · a note"
     assert item["found"] == [

@@ -24,11 +24,11 @@ from deixis.images import load_image
 from deixis.language.sentence import end, pieces
 from deixis.models.pretrained import CAPTIONER
 from deixis.photographs import images_in
-from deixis.types import GroundedCaption, Json
+from deixis.types import GroundedCaption, Json, Regions
 from deixis.vision.bulk import Job, Outcome, Workers, outcome_of
 
 if TYPE_CHECKING:
-    from deixis.models.captioner import Captioner
+    from deixis.models.captioner import Captioner, Looks
     from deixis.vision.extractor import Extractor
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -41,6 +41,7 @@ def caption(
     photos: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO|DIR")],
     model: str = CAPTIONER,
     draw: Path | None = None,
+    branches: Path | None = None,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     processes: int | None = None,
     threads: int = 0,
@@ -61,6 +62,7 @@ def caption(
         model: a name of the package, or the folder of a captioner (see deixis models).
         draw: write the photograph with its boxes and its sentence (.png, .jpg, .svg); of several photographs the
             folder for their pictures.
+        branches: write where each branch of the captioner looked for each noun (.png, .svg), of one photograph.
         out: append a line of JSON for each photograph to this file; those that are in it already are passed over.
         processes: how many look at photographs at the same time; one for each core if not given, if it is worth it.
         threads: of torch; 0: one for each core.
@@ -87,6 +89,8 @@ def caption(
         captioner = load_captioner(model)
         confidence = Confidence(captioner)
     alone = len(wanted) == 1 and not photos[0].is_dir()
+    if branches is not None and not alone:
+        raise DeixisError("--branches draws one photograph; name it.")
     pictures = Pictures(draw, wanted, alone)
     with ExitStack() as stack:
         file = None if out is None else stack.enter_context(CaptionsFile(out, captioner.name))
@@ -98,8 +102,11 @@ def caption(
         def deliver(outcomes: Sequence[Outcome]) -> None:
             regions = [outcome.regions for outcome in outcomes if outcome.regions is not None]
             with clock.measure("caption"):
-                found = list(captioner.captions(regions, [outcome.job.image_id for outcome in outcomes]))
+                said = list(captioner.looks(regions, [outcome.job.image_id for outcome in outcomes]))
+                found = [one for one, _ in said]
                 sure = [gain >= SURE for gain in confidence.gains(found)]
+            if branches is not None:
+                draw_looks(*said[0], regions[0], branches)
             for one, certain in zip(found, sure, strict=True):
                 pictures.save(one)
                 if file is not None:
@@ -297,6 +304,15 @@ class Pictures:
         file = self.files[caption.image]
         file.parent.mkdir(parents=True, exist_ok=True)
         save_drawing(draw_caption(load_image(caption.image), caption), file)
+
+
+def draw_looks(caption: GroundedCaption, looks: Looks, regions: Regions, file: Path) -> None:
+    """Draw where each branch looked for each noun."""
+    from deixis.show.drawing import save_drawing
+    from deixis.show.panels import draw_branches
+
+    votes = [looks.voted[one.start] for one in caption.groundings]
+    save_drawing(draw_branches(load_image(caption.image), caption, looks.places(caption, regions), votes), file)
 
 
 def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool) -> None:

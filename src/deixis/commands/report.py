@@ -237,13 +237,18 @@ def rank(
 
 def _by_overlap(scores: Sequence[Score]) -> list[tuple[str, str]]:
     """Images with a note, by the mean IoU of their phrases, worst first."""
+    means = mean_overlaps(scores)
+    return [(image, f"mean IoU {means[image]:.2f}") for image in sorted(means, key=lambda image: means[image])]
+
+
+def mean_overlaps(scores: Sequence[Score]) -> dict[str, float]:
+    """Image -> mean IoU of its phrases, where phrases were scored."""
     overlaps: dict[str, list[float]] = defaultdict(list)
     for score in scores:
         if score.name == "mean_iou":
             for phrase, value in zip(score.ids, score.items, strict=True):
                 overlaps[re.sub(r"#\d+\.\d+-\d+ .*", "", phrase)].append(float(value))
-    means = {image: float(np.mean(values)) for image, values in overlaps.items()}
-    return [(image, f"mean IoU {means[image]:.2f}") for image in sorted(means, key=lambda image: means[image])]
+    return {image: float(np.mean(values)) for image, values in overlaps.items()}
 
 
 # Photographs --------------------------------------------------------------------------------------------------------

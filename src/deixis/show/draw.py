@@ -9,6 +9,7 @@ from itertools import groupby
 
 from PIL import Image
 
+from deixis.language.sentence import end, pieces, sentence
 from deixis.show.drawing import FAINT, INK, PAPER, Drawing, Item, Line, Photo, Rect, Words, stack, text_width
 from deixis.show.labels import place_labels
 from deixis.types import Box, GroundedCaption, Grounding, Point
@@ -122,16 +123,26 @@ def draw_caption(image: Image.Image, caption: GroundedCaption, min_side: int = 4
 
 
 def caption_spans(caption: GroundedCaption, colours: Sequence[str] = ()) -> list[Span]:
-    """The words of a caption as spans, grounded ones in the colour of their box: of ``colours``, else the usual ones.
+    """The sentence of a caption as spans, grounded words in the colour of their box: of ``colours``, or the usual ones.
 
     A phrase of several words is one span.
     """
     inks = colours or [colour(i) for i in range(len(caption.groundings))]
     owner = {at: i for i, grounding in enumerate(caption.groundings) for at in range(grounding.start, grounding.end)}
-    spans = []
-    for i, places in groupby(range(len(caption.words)), owner.get):
-        spans.append(Span(" ".join(caption.words[at] for at in places), None if i is None else inks[i]))
+    written = written_words(caption)
+    spans: list[Span] = []
+    for i, places in groupby(range(len(written)), owner.get):
+        text = "".join(written[at] for at in places)
+        spans.append(Span(text.strip(), None if i is None else inks[i], glue=bool(spans) and not text.startswith(" ")))
     return spans
+
+
+def written_words(caption: GroundedCaption) -> list[str]:
+    """Each word as it stands in the sentence, with the space before it, and what ends the sentence, if anything."""
+    words = caption.words
+    if caption.caption != sentence(words):  # not a sentence that a model made: nobody knows how its words are written
+        return [word if at == 0 else f" {word}" for at, word in enumerate(words)]
+    return [*pieces(words), *filter(None, [end(words)])]
 
 
 def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 12, ink: str = INK) -> Drawing:

@@ -28,7 +28,7 @@ def place_labels(
             continue
         others = np.delete(every, i, axis=0)
         hidden = geometry.intersection(found, others) / np.maximum(geometry.area(others), 1.0)
-        cost = np.where(free, hidden.sum(1) + 1e-3 * np.arange(len(found)), np.inf)
+        cost = np.where(free, hidden.sum(1) + 1e-2 * np.arange(len(found)), np.inf)
         x1, y1, x2, y2 = found[int(cost.argmin())].tolist()
         places[i] = (x1, y1, x2, y2)
         taken = np.concatenate([taken, [[x1, y1, x2, y2]]])

@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from deixis.show.document import html_page
-from deixis.show.draw import PALETTE, text_on
+from deixis.show.draw import PALETTE, text_on, written_words
 from deixis.show.drawing import data_url
 from deixis.types import GroundedCaption
 
@@ -64,7 +64,7 @@ addEventListener('DOMContentLoaded', () => {
     frame.style.aspectRatio = `${width} / ${height}`;
     const small = document.getElementById('photo' + number);
     const src = item.src || (small && small.textContent);
-    if (src) frame.append(make('img', {src, alt: item.words.join(' '), loading: 'lazy', decoding: 'async'}));
+    if (src) frame.append(make('img', {src, alt: item.words.join(''), loading: 'lazy', decoding: 'async'}));
     const shapes = make('svg', {viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true'});
     // large boxes first: what is drawn later lies on top, and a small box must stay reachable by the mouse
     const order = item.found.map((_, g) => g).sort((a, b) => area(item.found[b].box) - area(item.found[a].box));
@@ -77,9 +77,13 @@ addEventListener('DOMContentLoaded', () => {
     item.found.forEach((one, g) => { for (let at = one.start; at < one.end; at++) owner[at] = g; });
     for (let at = 0; at < item.words.length; at++) {
       const g = owner[at], from = at;
-      while (g !== undefined && at + 1 < item.words.length && owner[at + 1] === g) at++;
-      const words = item.words.slice(from, at + 1).join(' ');
-      text.append(g === undefined ? words : make('span', {...look(g), class: 'word', tabindex: 0}, words), ' ');
+      while (at + 1 < item.words.length && owner[at + 1] === g) at++;
+      const words = item.words.slice(from, at + 1).join('');
+      if (g === undefined) text.append(words);
+      else {
+        const span = make('span', {...look(g), class: 'word', tabindex: 0}, words.trim());
+        text.append(words.startsWith(' ') ? ' ' : '', span);
+      }
     }
     text.append(make('small', {}, item.note));
     return make('figure', {}, frame, text);
@@ -152,8 +156,8 @@ def gallery(items: Sequence[Shown], lists: Mapping[str, Sequence[int]]) -> Galle
         f'<button value="{escape(name)}" aria-pressed="{"false" if name else "true"}">{escape(text)}</button>'
         for name, text in names.items()
     )
-    # "</" inside a script would end it
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    text = text.replace("<", "\\u003c")  # or a caption could end the script that holds it
     # each picture as a text of its own: the browser shows the page before it has read them all
     kept = [item.src if item.image is None else data_url(item.image) for item in items]
     photos = "".join(
@@ -202,7 +206,7 @@ def _record(shown: Shown) -> dict[str, Any]:
     searched = f"{caption.caption} {' '.join(caption.words)} {below}".lower()
     return {
         "size": size if all(size) else (4, 3),
-        "words": caption.words,
+        "words": written_words(caption),
         "found": found,
         "note": below,
         "text": searched,

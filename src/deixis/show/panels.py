@@ -17,15 +17,20 @@ GAP = 16
 
 
 def draw_branches(
-    image: Image.Image, caption: GroundedCaption, branches: Sequence[Sequence[Grounding]], width: int = CELL
+    image: Image.Image,
+    caption: GroundedCaption,
+    branches: Sequence[Sequence[Grounding]],
+    voted: Sequence[Sequence[bool]],
+    width: int = CELL,
 ) -> Drawing:
     """A row for each grounded word, a column for each branch, and the merged box last (Distributed Attention, Fig. 7).
 
-    ``branches[i][k]`` is where branch k looked for ``caption.groundings[i]``; its heat map is shown where it has one.
-    A branch that was not merged, because it would have said another word, is told by its note.
+    ``branches[i][k]`` is where branch k looked for ``caption.groundings[i]``, with a heat map or without;
+    ``voted[i][k]`` whether it would have said that word itself. A branch that would not is told by its note.
     """
-    if len(branches) != len(caption.groundings) or len({len(looks) for looks in branches}) > 1:
-        raise ValueError("each grounded word needs one look of every branch")
+    counts = {len(row) for row in (*branches, *voted)}
+    if not len(branches) == len(voted) == len(caption.groundings) or len(counts) > 1:
+        raise ValueError("each grounded word needs a look and a vote of every branch")
     if not branches:
         raise DeixisError("the caption names nothing that has a place; there are no branches to draw.")
     size, narrow = max(12, width // 18), width // 2
@@ -39,10 +44,10 @@ def draw_branches(
     names = [f"branch {k + 1}" for k in range(len(branches[0]))]
     heads = [draw_text([Span(name)], width, size, padding=2, ink=FAINT) for name in (*names, "merged")]
     rows = [beside([Drawing(narrow, 1), *heads], GAP)]
-    for i, (grounding, looks) in enumerate(zip(caption.groundings, branches, strict=True)):
-        merged = grounding.parts or (grounding.box,)
+    for i, grounding in enumerate(caption.groundings):
         word = draw_text([Span(grounding.text, colour(i))], narrow, round(size * 1.2), padding=0)
-        cells = [cell(look, colour(i), "" if look.box in merged else ", not merged") for look in looks]
+        votes = zip(branches[i], voted[i], strict=True)
+        cells = [cell(look, colour(i), "" if vote else ", another word") for look, vote in votes]
         rows.append(beside([word, *cells, cell(grounding, colour(i))], GAP))
     sentence = draw_text(caption_spans(caption), rows[0].width, round(size * 1.4), padding=0)
     return framed(stack([sentence, *rows], GAP), GAP)
