@@ -11,6 +11,7 @@ from PIL import Image
 
 from deixis import GroundedCaption, cli
 from deixis.commands import caption as verb
+from deixis.commands.captions_file import CaptionsFile
 from deixis.models.pretrained import load_captioner
 from deixis.types import Grounding
 from deixis.vision import bulk
@@ -101,6 +102,22 @@ def test_what_was_looked_at_is_written_when_the_user_stops(
     assert [line["image"] for line in lines(out)] == [job.image_id for job in seen]
     assert cli.run(order) == 0
     assert len(lines(out)) == 5
+
+
+def test_what_was_looked_at_is_captioned_after_all_when_the_user_stops_that(
+    model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, once = tmp_path / "captions.jsonl", iter([True])
+    write = CaptionsFile.write
+
+    def interrupted(self: CaptionsFile, record: dict[str, object]) -> None:
+        if len(lines(out)) == 2 and next(once, False):
+            raise KeyboardInterrupt
+        write(self, record)
+
+    monkeypatch.setattr(CaptionsFile, "write", interrupted)
+    assert cli.run(["caption", str(photos), "--model", str(model), "--out", str(out)]) == 130
+    assert len({str(line["image"]) for line in lines(out)}) == len(lines(out)) == 5
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.console import Console
-from rich.table import Column, Table
 from rich.text import Text
 
+from deixis.commands.captions_file import CaptionsFile
+from deixis.commands.clock import Clock
 from deixis.commands.features import SHOWN, cores, terminable, watched
 from deixis.errors import DeixisError
 from deixis.images import load_image
-from deixis.language.sentence import end, pieces
 from deixis.models.pretrained import CAPTIONER
 from deixis.photographs import images_in
 from deixis.types import GroundedCaption, Json, Regions
@@ -75,9 +74,12 @@ def caption(
         return 2
     if processes is not None and processes < 1:
         raise DeixisError("--processes must be at least 1.")
-    talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     wanted = find_photographs(photos)
-    clock = Clock()
+    alone = len(wanted) == 1 and not photos[0].is_dir()
+    if branches is not None and not alone:
+        raise DeixisError("--branches draws one photograph; name it.")
+    pictures = picture_files(draw, wanted, alone)
+    talk, clock = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True), Clock()
     with talk.status("loading torch"), clock.measure("import"):
         import torch
 
@@ -88,39 +90,43 @@ def caption(
     with talk.status("loading the model"), clock.measure("load"):
         captioner = load_captioner(model)
         confidence = Confidence(captioner)
-    alone = len(wanted) == 1 and not photos[0].is_dir()
-    if branches is not None and not alone:
-        raise DeixisError("--branches draws one photograph; name it.")
-    pictures = Pictures(draw, wanted, alone)
-    with ExitStack() as stack:
-        file = None if out is None else stack.enter_context(CaptionsFile(out, captioner.name))
+    with nullcontext() if out is None else CaptionsFile(out, captioner.name) as file:
         left = [path for path in wanted if file is None or str(path) not in file.done]
-        if len(left) < len(wanted):
-            talk.print(f"{len(wanted) - len(left):,} of {len(wanted):,} photographs were captioned before.")
-        told = Told()
+        told = Told(before=len(wanted) - len(left))
+        if told.before:
+            talk.print(f"{told.before:,} of {len(wanted):,} photographs were captioned before.")
 
-        def deliver(outcomes: Sequence[Outcome]) -> None:
-            regions = [outcome.regions for outcome in outcomes if outcome.regions is not None]
+        def deliver(waiting: list[Outcome]) -> None:
+            regions = [outcome.regions for outcome in waiting if outcome.regions is not None]
             with clock.measure("caption"):
-                said = list(captioner.looks(regions, [outcome.job.image_id for outcome in outcomes]))
-                found = [one for one, _ in said]
-                sure = [gain >= SURE for gain in confidence.gains(found)]
+                said = list(captioner.looks(regions, [outcome.job.image_id for outcome in waiting]))
+                sure = [gain >= SURE for gain in confidence.gains([one for one, _ in said])]
             if branches is not None:
                 draw_looks(*said[0], regions[0], branches)
-            for one, certain in zip(found, sure, strict=True):
-                pictures.save(one)
+            for (one, _), certain in zip(said, sure, strict=True):
+                if draw is not None:
+                    save_picture(one, pictures[one.image])
                 if file is not None:
                     file.write(one.to_json())
                 if as_json:
                     print(json.dumps(one.to_json(), ensure_ascii=False))
                 elif file is None:
                     show(one, certain, talk, alone)
-            told.captions += len(found)
-            told.unsure += sure.count(False)
+                told.captions += 1
+                told.unsure += not certain
+                del waiting[0]  # only now: a user who stops in between loses nothing
 
         outcomes = clock.each("regions", look(captioner, left, _processes(processes, len(left))))
-        caption_all(watched(outcomes, len(left), talk) if len(left) > 1 else outcomes, deliver, told, file, talk)
-    _summary(told, wanted, left, file, pictures, talk, alone)
+        try:
+            caption_all(watched(outcomes, len(left), talk) if len(left) > 1 else outcomes, deliver, told.bad)
+        except KeyboardInterrupt:
+            if out is not None:
+                safe = told.before + told.captions
+                talk.print(f"{safe:,} captions are safe in {out}; the same command goes on from there.", markup=False)
+            raise
+    told.tell(talk, alone, out)
+    if draw is not None:
+        talk.print(f"drawn: {draw}", markup=False)
     if profile:
         talk.print(clock.table())
     return 0
@@ -176,41 +182,48 @@ def _processes(asked: int | None, photographs: int) -> int:
 class Told:
     """What has been done so far."""
 
+    before: int  # photographs that had a caption already
     captions: int = 0
     unsure: int = 0
     bad: list[str] = field(default_factory=list)  # a reason that names the file, for each that could not be read
 
+    def tell(self, talk: Console, alone: bool, out: Path | None) -> None:
+        """Sum up; where nothing at all could be used that is an error."""
+        if self.bad and not self.captions and not self.before:
+            others = "" if alone else f" Not one of {len(self.bad):,} photographs could be used."
+            raise DeixisError(self.bad[0] + others)
+        if alone:
+            return
+        unsure = f", not sure of {self.unsure:,}" if self.unsure else ""
+        place = "" if out is None else f" added to {out}"
+        passed = f", {len(self.bad):,} file{'s' * (len(self.bad) > 1)} passed over:" if self.bad else ""
+        talk.print(f"{self.captions:,} captions{place}{unsure}{passed}", markup=False)
+        for reason in self.bad[:SHOWN]:
+            talk.print(f"  {reason}", markup=False)
+        if len(self.bad) > SHOWN:
+            talk.print(f"  ... and {len(self.bad) - SHOWN:,} more")
 
-def caption_all(
-    outcomes: Iterator[Outcome],
-    deliver: Callable[[Sequence[Outcome]], None],
-    told: Told,
-    file: CaptionsFile | None,
-    talk: Console,
-) -> None:
-    """Deliver batches as they fill; what was looked at when the user stops is still delivered."""
+
+def caption_all(outcomes: Iterator[Outcome], deliver: Callable[[list[Outcome]], None], bad: list[str]) -> None:
+    """Deliver batches as they fill; what was looked at when the user stops is still delivered.
+
+    ``deliver`` takes what it has delivered out of the list.
+    """
     waiting: list[Outcome] = []
-
-    def flush() -> None:
-        batch = waiting[:]
-        waiting.clear()
-        if batch:
-            deliver(batch)
-
     try:
         with terminable():
             for outcome in outcomes:
                 if outcome.regions is None:
-                    told.bad.append(_named(outcome))
+                    bad.append(_named(outcome))
                     continue
                 waiting.append(outcome)
                 if len(waiting) == BATCH:
-                    flush()
-        flush()
+                    deliver(waiting)
+            if waiting:
+                deliver(waiting)
     except KeyboardInterrupt:
-        flush()
-        if file is not None:
-            talk.print(f"{file.lines:,} captions are safe in {file.path}; the same command goes on from there.")
+        if waiting:
+            deliver(waiting)
         raise
 
 
@@ -219,91 +232,35 @@ def _named(outcome: Outcome) -> str:
     return outcome.reason if name in outcome.reason else f"{name}: {outcome.reason}"
 
 
-class CaptionsFile:
-    """A file of JSON lines that is appended to. A half-written last line, of a run that was cut short, is mended."""
-
-    def __init__(self, path: Path, model: str) -> None:
-        self.path, self.model = path, model
-        self.done: set[str] = set()  # photographs that have a line
-        self.lines = 0
-        try:
-            self._file: BinaryIO = path.open("ab+")
-            self._read()
-        except OSError as error:
-            raise DeixisError(f"{path} cannot be written ({error.strerror}); choose another --out.") from None
-
-    def _read(self) -> None:
-        self._file.seek(0)
-        whole = 0  # bytes of the lines that are sound
-        for number, line in enumerate(self._file, 1):
-            try:
-                record = json.loads(line)
-                image, model = str(record["image"]), record["model"]
-            except (ValueError, KeyError, TypeError):
-                if line.endswith(b"\n"):
-                    raise DeixisError(
-                        f"{self.path}, line {number}: not a caption of this verb; choose another --out."
-                    ) from None
-                self._file.truncate(whole)
-                return
-            if model != self.model:
-                raise DeixisError(
-                    f"{self.path} has captions of the model {model}, not {self.model}; choose another --out."
-                )
-            self.done.add(image)
-            self.lines += 1
-            whole += len(line)
-            if not line.endswith(b"\n"):
-                self._file.write(b"\n")
-
-    def write(self, record: Json) -> None:
-        """Append a line, at once."""
-        self._file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-        self._file.flush()
-        self.lines += 1
-
-    def __enter__(self) -> CaptionsFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
 # Showing ----------------------------------------------------------------------------------------------------------
 
 
-class Pictures:
-    """Where the drawn photographs go: to one file, or under their own names into a folder."""
+def picture_files(draw: Path | None, photographs: Sequence[Path], alone: bool) -> dict[str, Path]:
+    """Photograph -> the file of its picture: the one that is named, or one under its own name in a folder."""
+    if draw is None:
+        return {}
+    if alone:
+        return {str(photographs[0]): draw}
+    if draw.suffix.lower() in (".png", ".jpg", ".jpeg", ".svg", ".webp"):
+        raise DeixisError(f"there are several photographs: --draw {draw} must be a folder for their pictures.")
+    absolute = [path.absolute() for path in photographs]
+    root = Path(os.path.commonpath([path.parent for path in absolute]))
+    owners: dict[Path, str] = {}
+    for path, full in zip(photographs, absolute, strict=True):
+        file = draw / full.relative_to(root).with_suffix(".png")
+        if file in owners:  # a.jpg and a.png
+            file = file.with_name(f"{full.name}.png")
+        owners[file] = str(path)
+    return {photograph: file for file, photograph in owners.items()}
 
-    def __init__(self, draw: Path | None, photographs: Sequence[Path], alone: bool) -> None:
-        self.draw, self.files = draw, {}
-        if draw is None:
-            return
-        if alone:
-            self.files = {str(photographs[0]): draw}
-            return
-        if draw.suffix.lower() in (".png", ".jpg", ".jpeg", ".svg", ".webp"):
-            raise DeixisError(f"there are several photographs: --draw {draw} must be a folder for their pictures.")
-        absolute = [path.absolute() for path in photographs]
-        root = Path(os.path.commonpath([path.parent for path in absolute]))
-        taken: set[Path] = set()
-        for path, full in zip(photographs, absolute, strict=True):
-            name = full.relative_to(root).with_suffix(".png")
-            if name in taken:  # a.jpg and a.png
-                name = full.relative_to(root).with_name(f"{full.name}.png")
-            taken.add(name)
-            self.files[str(path)] = draw / name
 
-    def save(self, caption: GroundedCaption) -> None:
-        """Draw the caption on its photograph, where that is wanted."""
-        if self.draw is None:
-            return
-        from deixis.show.draw import draw_caption
-        from deixis.show.drawing import save_drawing
+def save_picture(caption: GroundedCaption, file: Path) -> None:
+    """Draw the caption on its photograph."""
+    from deixis.show.draw import draw_caption
+    from deixis.show.drawing import save_drawing
 
-        file = self.files[caption.image]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save_drawing(draw_caption(load_image(caption.image), caption), file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_drawing(draw_caption(load_image(caption.image), caption), file)
 
 
 def draw_looks(caption: GroundedCaption, looks: Looks, regions: Regions, file: Path) -> None:
@@ -338,78 +295,10 @@ def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool) -> No
 
 def coloured(caption: GroundedCaption) -> Text:
     """The sentence; every grounded word stands on the colour of its box."""
-    from deixis.show.draw import colour, text_on
+    from deixis.show.draw import caption_spans, text_on
 
-    owner = {at: i for i, one in enumerate(caption.groundings) for at in range(one.start, one.end)}
     line = Text()
-    for at, piece in enumerate(pieces(caption.words)):
-        ink = colour(owner[at]) if at in owner else ""
-        line.append(" " * piece.startswith(" "))
-        line.append(piece.removeprefix(" "), f"bold {text_on(ink)} on {ink}" if ink else "")
-    line.append(end(caption.words))
+    for span in caption_spans(caption):
+        line.append(" " if line and not span.glue else "")
+        line.append(span.text, f"bold {text_on(span.colour)} on {span.colour}" if span.colour else "")
     return line
-
-
-def _summary(
-    told: Told,
-    wanted: Sequence[Path],
-    left: Sequence[Path],
-    file: CaptionsFile | None,
-    pictures: Pictures,
-    talk: Console,
-    alone: bool,
-) -> None:
-    if left and len(told.bad) == len(wanted):
-        others = "" if alone else f" Not one of the {len(wanted):,} photographs could be used."
-        raise DeixisError(told.bad[0] + others)
-    if not alone:
-        unsure = f", not sure of {told.unsure:,}" if told.unsure else ""
-        place = f" in {file.path}" if file is not None else ""
-        talk.print(f"{told.captions:,} captions{place}{unsure}, {len(told.bad):,} files passed over", markup=False)
-        for reason in told.bad[:SHOWN]:
-            talk.print(f"  {reason}", markup=False)
-        if len(told.bad) > SHOWN:
-            talk.print(f"  ... and {len(told.bad) - SHOWN:,} more")
-    if pictures.draw is not None:
-        talk.print(f"drawn: {pictures.draw}", markup=False)
-
-
-class Clock:
-    """Where the time went."""
-
-    def __init__(self) -> None:
-        self.parts: dict[str, tuple[float, float]] = {}  # seconds that passed, seconds that this process worked
-
-    @contextmanager
-    def measure(self, part: str) -> Iterator[None]:
-        """Count the time of this block to a part."""
-        passed, worked = time.perf_counter(), time.process_time()
-        try:
-            yield
-        finally:
-            before = self.parts.get(part, (0.0, 0.0))
-            self.parts[part] = before[0] + time.perf_counter() - passed, before[1] + time.process_time() - worked
-
-    def each(self, part: str, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-        """The same outcomes; the time that is waited for them counts to a part."""
-        while True:
-            with self.measure(part):
-                outcome = next(outcomes, None)
-            if outcome is None:
-                return
-            yield outcome
-
-    def table(self) -> Table:
-        """Seconds of each part, and the most memory that was used."""
-        import resource
-
-        table = Table("part", Column("seconds", justify="right"), Column("of work", justify="right"))
-        for part, (passed, worked) in self.parts.items():
-            table.add_row(part, f"{passed:.2f}", f"{worked:.2f}")
-        after = [times for part, times in self.parts.items() if part != "import"]
-        table.add_row("all but import", f"{sum(p for p, _ in after):.2f}", f"{sum(w for _, w in after):.2f}")
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        megabytes = peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6  # macOS counts bytes, Linux kibibytes
-        table.add_section()
-        table.add_row("most memory", f"{megabytes:.0f} MB", "")
-        return table
