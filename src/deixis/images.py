@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from deixis.errors import DeixisError
 
@@ -53,6 +53,8 @@ def load_image(
         raise DeixisError(f"{name} is a folder, not an image; name one file in it.") from None
     except Image.DecompressionBombError:  # Pillow's own bound, for sizes far over ours
         raise ImageTooLargeError(f"{name} has far more than {max_pixels:,} pixels; make it smaller first.") from None
+    except UnidentifiedImageError:
+        raise DeixisError(f"{name} cannot be read as an image (of no known format); is it complete?") from None
     except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
         reason = str(error) or type(error).__name__
         raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None

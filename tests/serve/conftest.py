@@ -32,7 +32,7 @@ from deixis.vision.extractor import named_extractor
 
 SENTENCE = ["a", "dog", "runs", "after", "a", "red", "ball"]
 VOCABULARY = Vocabulary.build([SENTENCE], minimum=1)
-BYTES, PIXELS = 200_000, 1_000_000
+BYTES, PIXELS = 400_000, 1_000_000
 
 
 def png(seed: int = 0, size: tuple[int, int] = (60, 40)) -> bytes:
@@ -153,4 +153,5 @@ def start() -> Iterator[Callable[..., Client]]:
 @pytest.fixture(scope="session")
 def server(models: Models, start: Callable[..., Client]) -> Client:
     engine = Engine([models.captioner, models.plain, models.finder], Limits(pixels=PIXELS))
+    engine.warm()
     return start(engine, UploadLimits(bytes=BYTES, seconds=2.0))

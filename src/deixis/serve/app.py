@@ -19,9 +19,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deixis import __version__
-from deixis.serve.engine import FORMATS, Ask, CaptionAsk, CheckAsk, Engine, GroundAsk, describe
+from deixis.serve.engine import FORMATS, STOPPING, Ask, BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, describe
 from deixis.serve.meter import Meter
-from deixis.serve.problems import ProblemError, problem, tell_problems
+from deixis.serve.problems import ProblemError, tell_problems
 from deixis.serve.schemas import PHOTO, Captioned, CheckedCaption, Grounded, Health, Models, Problem, problems
 from deixis.serve.upload import UploadLimits, read_photo
 from deixis.show.draw import PALETTE, text_on
@@ -121,7 +121,7 @@ def _add_api(app: FastAPI, engine: Engine, upload: UploadLimits, meter: Meter) -
     async def healthz() -> Response:
         """Whether requests are taken."""
         if not engine.open:
-            return problem(503, "the server is about to stop.", {"Retry-After": "5"})
+            raise BusyError(STOPPING, 5)
         return JSONResponse({"status": "ok", "under_way": engine.under_way})
 
     @app.get("/metrics", response_class=PlainTextResponse)

@@ -37,6 +37,7 @@ Model = Captioner | FindsPhrases
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP")
 """What photographs come in, by Pillow's names: the decoders of all else stay shut to strangers."""
 
+STOPPING = "the server is about to stop"
 CELLS = 16  # along each side of the heat map of a branch
 FAVOURITES = 3  # boxes told of each branch
 
@@ -89,10 +90,10 @@ class _Job:
 
 
 class BusyError(Exception):
-    """Too many requests are under way; ``retry`` is in how many seconds to come again."""
+    """Too many requests are under way, or the engine stops; ``retry`` is in how many seconds to come again."""
 
-    def __init__(self, retry: int) -> None:
-        super().__init__(f"too many requests are under way; try again in {retry} s.")
+    def __init__(self, reason: str, retry: int) -> None:
+        super().__init__(f"{reason}; try again in {retry} s.")
         self.retry = retry
 
 
@@ -130,8 +131,10 @@ class Engine:
     def place(self) -> Iterator[None]:
         """A place for one request, held until its answer is sent; :class:`BusyError` where all are taken."""
         with self._lock:
-            if not self._open or self.under_way >= self.limits.waiting:
-                raise BusyError(max(1, math.ceil(self.under_way * self._pace)))
+            if not self._open:
+                raise BusyError(STOPPING, 5)
+            if self.under_way >= self.limits.waiting:
+                raise BusyError("too many requests are under way", max(1, math.ceil(self.under_way * self._pace)))
             self.under_way += 1
         try:
             yield
@@ -144,7 +147,7 @@ class Engine:
         job = _Job(ask, Future())
         with self._lock:
             if not self._open:
-                raise BusyError(1)
+                raise BusyError(STOPPING, 5)
             self._jobs.put(job)
         return job.answer
 

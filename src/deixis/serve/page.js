@@ -160,12 +160,15 @@ function wordButton(column, key, {fill, ink}) {
   button.style.setProperty("--c", fill);
   button.style.setProperty("--on-c", ink);
   wire(column, button, key);
+  button.addEventListener("focus", () => light(column, key));
+  button.addEventListener("blur", () => light(column, column.held));
   return button;
 }
 
+/** A word or a box under the mouse. Boxes must not hear of the focus: Chromium would make them stops of the Tab key. */
 function wire(column, node, key) {
-  for (const event of ["mouseenter", "focus"]) node.addEventListener(event, () => light(column, key));
-  for (const event of ["mouseleave", "blur"]) node.addEventListener(event, () => light(column, column.held));
+  node.addEventListener("mouseenter", () => light(column, key));
+  node.addEventListener("mouseleave", () => light(column, column.held));
   node.addEventListener("click", () => hold(column, column.held === key ? null : key));
 }
 

@@ -140,6 +140,7 @@ PHOTO: dict[str, Any] = {
                     "properties": {"image": {"type": "string", "format": "binary"}},
                     "required": ["image"],
                 },
+                "encoding": {"image": {"contentType": "image/*"}},
             },
         },
     }
