@@ -10,7 +10,7 @@ import pytest
 from deixis.errors import DeixisError
 from deixis.metrics import bootstrap
 from deixis.metrics.bleu import bleu
-from deixis.metrics.bootstrap import paired_bootstrap
+from deixis.metrics.bootstrap import by_image, paired_bootstrap
 from deixis.metrics.score import Score, make_score, mean_score, signature
 
 
@@ -136,3 +136,28 @@ def test_phrases_of_one_image_are_drawn_together() -> None:
     tenfold = paired_bootstrap({"x": phrases}, {"x": phrases}, n=500)[0]
     assert tenfold.a_interval == pytest.approx(once.a_interval)
     assert tenfold.items == 600
+
+
+def test_the_value_of_several_seeds_is_their_mean_in_every_draw() -> None:
+    """For a mean of items it does not matter whether seeds or items are averaged first."""
+    a, b = normal_scores(60, shift=0.2, seed=4)
+    _, other = normal_scores(60, shift=0.1, seed=5)
+    (found,) = paired_bootstrap([a], [b, other], n=500)
+    both = mean_score("m", a["m"].ids, (b["m"].items + other["m"].items) / 2, "s")
+    (expected,) = paired_bootstrap(a, {"m": both}, n=500)
+    assert found.b == pytest.approx(expected.b)
+    assert found.difference_interval == pytest.approx(expected.difference_interval)
+    assert found.p == pytest.approx(expected.p)
+
+
+def test_statistics_of_images_give_the_same_comparison() -> None:
+    ids = [f"{i}#{k}" for i in range(20) for k in range(1 + i % 3)]
+    values = np.random.default_rng(0).random((2, len(ids)))
+    a, b = ({"x": mean_score("x", ids, row, signature())} for row in values)
+    summed = [{"x": by_image(system["x"])} for system in (a, b)]
+    assert summed[0]["x"].ids == tuple(map(str, range(20)))
+    assert summed[0]["x"].items[1] == pytest.approx(values[0, 1:3].mean())
+    (before,), (after,) = paired_bootstrap(a, b, n=300), paired_bootstrap(*summed, n=300)
+    assert after.difference_interval == pytest.approx(before.difference_interval)
+    assert after.p == before.p
+    assert by_image(summed[0]["x"]) is summed[0]["x"]

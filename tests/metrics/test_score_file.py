@@ -50,6 +50,17 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
+def test_a_packed_file_is_the_same_whenever_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "a.json.gz", tmp_path / "b.json.gz"
+    save_scores(first, two_scores(), {"seed": 3})
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    save_scores(second, two_scores(), {"seed": 3})
+    assert first.read_bytes() == second.read_bytes()
+    back, meta = load_scores(first)
+    assert meta == {"seed": 3}
+    assert back["rate"].value == two_scores()[0].value
+
+
 def test_mean_leaves_out_items_without_a_value() -> None:
     score = two_scores()[1]
     assert score.value == pytest.approx(0.55)

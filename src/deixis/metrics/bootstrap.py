@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ BLOCK_CELLS = 2**19
 """Weights of one block of resamples: 4 MiB, for the cache."""
 
 Interval = tuple[float, float]
+Scores = Mapping[str, Score]  # of one system, by name
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Comparison:
 
 
 def paired_bootstrap(
-    a: Mapping[str, Score],
-    b: Mapping[str, Score],
+    a: Scores | Sequence[Scores],
+    b: Scores | Sequence[Scores],
     n: int = 10_000,
     seed: int = 0,
     confidence: float = 0.95,
@@ -48,6 +49,9 @@ def paired_bootstrap(
     are not independent, and intervals that took them for it would be too narrow. Intervals are the middle 95 % of the
     resampled values. What a metric takes from the whole corpus, as CIDEr its document frequencies, stays as it was.
 
+    A system that was trained with several seeds is the sequence of their scores: its value, in every resample too, is
+    the mean over the seeds. That is the luck of the items; what luck there is in the seeds is not in it.
+
     The p-value is two-sided, for "both systems are equally good": the resampled differences, moved so that their
     centre is 0, stand for the differences that luck gives; p is the share of them that is at least as far from 0 as
     the observed one, counting the observed one itself: ``(1 + #{|d* - d| >= |d|}) / (1 + n)``.
@@ -55,52 +59,68 @@ def paired_bootstrap(
     ``done`` is called with the number of resamples just finished, of ``n`` for each group of metrics over the same
     items (:func:`groups`).
     """
-    common = groups(a, b)
-    rows = {name: _matched(a[name], b[name]) for names in common for name in names}
+    seeds = [[system] if isinstance(system, Mapping) else list(system) for system in (a, b)]
+    first = seeds[0][0]
+    common = groups(first, *seeds[0][1:], *seeds[1])
     comparisons: dict[str, Comparison] = {}
     tail = 100 * (1 - confidence) / 2
     for names in common:
-        image = _images(a[names[0]].ids)
+        image = _images(first[names[0]].ids)
         # Precision, recall and F1 are rules of one table, which is summed once.
-        tables = {id(a[name].stats): a[name].stats for name in names}
-        tables |= {id(b[name].stats): b[name].stats[rows[name]] for name in names}
+        tables: dict[int, Values] = {}
+        for scores in (*seeds[0], *seeds[1]):
+            for name in names:
+                rows = _matched(first[name], scores[name])
+                tables.setdefault(id(scores[name].stats), scores[name].stats[rows])
         summing = {key: _summing(_summed_by(image, stats)) for key, stats in tables.items()}
         values: dict[str, list[Values]] = {name: [] for name in names}  # [2, block] each
         for weights in _resamples(int(image.max()) + 1, n, seed):
             sums = {key: summed(weights) for key, summed in summing.items()}
             for name in names:
-                rule = RULES[a[name].rule]
-                values[name].append(np.stack([rule(sums[id(score.stats)]) for score in (a[name], b[name])]))
+                rule = RULES[first[name].rule]
+                drawn = [np.mean([rule(sums[id(one[name].stats)]) for one in system], axis=0) for system in seeds]
+                values[name].append(np.stack(drawn))
             done(weights.shape[1])
         for name in names:
             of_a, of_b = np.concatenate(values[name], axis=1)  # [n] each
-            difference = b[name].value - a[name].value
+            value_a, value_b = (float(np.mean([one[name].value for one in system])) for system in seeds)
+            difference = value_b - value_a
             shifted = np.abs(of_b - of_a - difference)
             # Sums over other orders differ in the last digit; that must not break a tie.
             extreme = int((shifted >= abs(difference) - 1e-12).sum())
             low, high = np.percentile(np.stack([of_a, of_b, of_b - of_a]), [tail, 100 - tail], axis=1)
             comparisons[name] = Comparison(
                 name=name,
-                signature=a[name].signature,
+                signature=first[name].signature,
                 items=len(image),
-                a=a[name].value,
-                b=b[name].value,
+                a=value_a,
+                b=value_b,
                 difference=difference,
                 a_interval=(float(low[0]), float(high[0])),
                 b_interval=(float(low[1]), float(high[1])),
                 difference_interval=(float(low[2]), float(high[2])),
                 p=(1 + extreme) / (1 + n),
             )
-    return [comparisons[name] for name in a if name in comparisons]
+    return [comparisons[name] for name in first if name in comparisons]
 
 
-def groups(a: Mapping[str, Score], b: Mapping[str, Score]) -> list[list[str]]:
-    """The names of the metrics that both have, those over the same items together: they share their resamples."""
+def groups(a: Scores, *others: Scores) -> list[list[str]]:
+    """The names of the metrics that all have, those over the same items together: they share their resamples."""
     by_items: dict[tuple[str, ...], list[str]] = {}
     for name, score in a.items():
-        if name in b:
+        if all(name in other for other in others):
             by_items.setdefault(score.ids, []).append(name)
     return list(by_items.values())
+
+
+def by_image(score: Score) -> Score:
+    """The same score from the statistics of whole images: its phrases are drawn together, so nothing is lost here."""
+    image = _images(score.ids)
+    if len(image) == image.max(initial=-1) + 1:
+        return score
+    stats = _summed_by(image, score.stats)
+    ids = tuple(dict.fromkeys(item.partition("#")[0] for item in score.ids))
+    return replace(score, ids=ids, stats=stats, items=RULES[score.rule](stats))
 
 
 def _matched(a: Score, b: Score) -> Sequence[int]:

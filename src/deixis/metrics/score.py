@@ -7,6 +7,7 @@ the bare number makes a paired bootstrap one matrix product, for every metric an
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis import __version__
-from deixis.data.reading import BadFile, read_json
+from deixis.data.reading import MAX_JSON, BadFile, read_json, read_packed_json
 from deixis.errors import DeixisError
 
 Values = npt.NDArray[np.float64]
@@ -86,7 +87,7 @@ def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) ->
     same items share one list of ids, and scores made of the same statistics one table. A table has sparse rows, as a
     class-averaged metric has hundreds of columns and a few numbers in each row: row ``i`` holds
     ``values[starts[i]:starts[i+1]]`` in the columns ``places[...]``. ``meta`` is what the writer wants to remember
-    (files, options); it must be JSON.
+    (files, options); it must be JSON. A file that ends in ``.gz`` is packed.
     """
     id_lists: dict[tuple[str, ...], int] = {}
     numbers: dict[int, int] = {}
@@ -121,11 +122,14 @@ def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) ->
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file whole or not at all."""
+    """Write a JSON file whole or not at all, packed where its name ends in ``.gz``."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = f"{text}\n".encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)  # the same content is the same file, whenever it is written
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.write_bytes(data)
         unfinished.replace(path)
     except OSError as error:
         raise DeixisError(f"{path} cannot be written ({error.strerror}); choose a file in another folder.") from None
@@ -135,7 +139,7 @@ def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
     """The scores of a file by name, and its ``meta``. Every number is checked: the value must follow from the items."""
     if not path.is_file():
         raise DeixisError(f"{path} does not exist; 'deixis score PREDICTIONS --reference REF --out {path}' writes it.")
-    document = read_json(path)
+    document = read_packed_json(path, MAX_JSON) if path.suffix == ".gz" else read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DeixisError(f"{path} is not a score file of this version; write it again with 'deixis score --out'.")
     for module in MODULES_WITH_RULES:

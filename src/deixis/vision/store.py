@@ -28,6 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from deixis.errors import DeixisError
+from deixis.lock import lock
 from deixis.types import Json, Labels, Regions
 
 FORMAT = 1
@@ -367,20 +368,10 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """The open lock file; the system lets go of it when this process ends, however it ends."""
-    file = (path / "lock").open("ab")
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise DeixisError(f"{path} is being written by another process; wait for it or choose another store.") from None
+    """The open lock file of a store."""
+    file = lock(path / "lock")
+    if file is None:
+        raise DeixisError(f"{path} is being written by another process; wait for it or choose another store.")
     return file
 
 
