@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from deixis.tables.page import between_marks, cell, markdown, signed
+
+__all__ = [
+    "HERE",
+    "SEEDS",
+    "between_marks",
+    "cell",
+    "keep",
+    "markdown",
+    "options",
+    "read",
+    "read_log",
+    "signed",
+    "undone",
+]
+
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
-BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 
 Line = dict[str, Any]  # "row", "seed", "scores" and whatever else belongs to the run
 
@@ -52,27 +65,3 @@ def undone(path: Path, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[tu
 def read_log(folder: Path) -> list[Line]:
     """The log of a training run."""
     return read(folder / "log.jsonl")
-
-
-def cell(values: Sequence[float]) -> str:
-    """Mean ± standard deviation."""
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}"
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
-
-
-def signed(marks: Sequence[str]) -> str:
-    """Signatures, a line each."""
-    return "\n".join(f"`{mark}`  " for mark in sorted(set(marks)))
-
-
-def between_marks(path: Path, tables: str) -> None:
-    """Put tables in their place on a page; the text around them stays."""
-    text = path.read_text(encoding="utf-8") if path.exists() else f"{BEGIN}\n{END}\n"
-    whole = f"{BEGIN}\n{tables}\n{END}"
-    path.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: whole, text, flags=re.DOTALL), encoding="utf-8")

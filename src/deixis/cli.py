@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "check": ("check", "check", "hold a caption against a photograph and mark doubtful words"),
     "score": ("score", "score", "score predictions of any model against a reference"),
     "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
+    "table": ("table", "table", "train, evaluate and show the rows of a comparison that a file describes"),
     "serve": ("serve", "serve", "the page in a browser, and the same as an HTTP interface"),
     "export": ("export", "export", "write predictions for COCO, Label Studio, Flickr30k Entities and more, or back"),
     "report": ("report", "report", "make one page of a run: curves, scores, errors and a gallery"),

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deixis.data import Dataset, Sample, recognise
+from deixis.data import Dataset, Sample, recognise, scenes
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
 from deixis.language.tokenise import tokens
@@ -44,8 +44,8 @@ class Reference:
 
 
 def read_reference(path: Path, split: str = "test", split_file: Path | None = None) -> Reference:
-    """A folder that holds a data set, or GVD's reference JSON (with its split file, else all of it)."""
-    if path.is_dir():
+    """A folder that holds a data set, made scenes, or GVD's reference JSON (with its split file, else all of it)."""
+    if path.is_dir() or scenes.recognise(path):
         if split_file is not None:
             raise DeixisError(f"{path} is a data set and has its own splits; leave out --split-file.")
         return _from_dataset(path, split)
