@@ -1,0 +1,60 @@
+"""The description of the comparison on real photographs: sound, fair and within its budget."""
+
+from pathlib import Path
+
+import pytest
+
+from deixis.recipes import CaptionerRecipe, FusionRecipe, GrounderRecipe
+from deixis.recipes.recipe import PAIRS
+from deixis.tables.describe import Experiment, read_experiment
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    return read_experiment(Path(__file__).parents[2] / "experiments" / "flickr8k-entities")
+
+
+def test_everything_is_within_the_budget(experiment: Experiment) -> None:
+    expected = sum(row.minutes * len(row.seeds) for row in experiment.rows.values())
+    assert experiment.minutes(experiment.runs()) == expected
+    assert 0.8 * experiment.budget < expected <= experiment.budget
+    assert all(row.minutes > 0 for row in experiment.rows.values() if not row.without)
+
+
+def test_captioners_have_equal_budgets_and_decoders(experiment: Experiment) -> None:
+    recipes = [row.recipe for row in experiment.rows.values() if isinstance(row.recipe, CaptionerRecipe)]
+    assert len(recipes) == 12
+    told = [sum(phase.epochs for phase in r.phases if phase.objective != "self-critical") for r in recipes]
+    assert set(told) == {3}
+    assert {(r.model.words, r.model.hidden, r.model.attention, r.images, r.select) for r in recipes} == {
+        (256, 384, 256, 16, "CIDEr")
+    }
+    assert sorted(r.model.branches for r in recipes) == [1, 1, 1, 1, 1, 2, 3, 4, 4, 4, 4, 5]
+    assert [r.model.eliminate for r in recipes].count(False) == 1
+    voted = {row.source for row in experiment.rows.values() if row.place == "vote"}
+    assert voted >= {name for name, row in experiment.rows.items() if isinstance(row.recipe, CaptionerRecipe)}
+
+
+def test_no_box_teaches_or_chooses_but_where_it_is_said(experiment: Experiment) -> None:
+    for name, row in experiment.rows.items():
+        if row.recipe is not None and name != "amc":
+            assert row.recipe.supervision == PAIRS
+        if isinstance(row.recipe, GrounderRecipe):
+            assert row.recipe.select == "AUC"
+        if isinstance(row.recipe, FusionRecipe):
+            assert row.recipe.select == "R@1"
+    amc = experiment.rows["amc"].recipe
+    assert isinstance(amc, FusionRecipe)
+    assert amc.detections == "{data}/detections-coco80.json.gz"
+
+
+def test_headline_rows_have_several_seeds(experiment: Experiment) -> None:
+    several = {name: len(row.seeds) for name, row in experiment.rows.items() if row.recipe and len(row.seeds) > 1}
+    assert several.pop("distributed-attention+pos-scan") == 2
+    three = ("updown", "distributed-attention", "cyclical", "updown+pos-scan", "pos-scan", "reir")
+    assert several == dict.fromkeys(three, 3)
+
+
+def test_every_row_is_in_a_table(experiment: Experiment) -> None:
+    shown = {name for table in experiment.tables for name in table.rows}
+    assert shown == set(experiment.rows)
