@@ -7,21 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from deixis import GroundedCaption, Grounding, cli
-from deixis.metrics.score import Score, make_score, mean_score, save_scores
+from deixis.metrics.score import mean_score, save_scores
 
 IMAGES = ("one", "two", "three", "four")
 MARK = "data:own|split:test|v0"
-
-
-def counted(name: str, counts: list[int]) -> Score:
-    """A share of five words for each image."""
-    stats = np.array([[count, 5] for count in counts], dtype=float)
-    return make_score(name, IMAGES, stats[:, 0] / 5, stats, "mean", f"{MARK}|errors")
 
 
 def caption(image: str, noun: str) -> GroundedCaption:
@@ -47,12 +40,13 @@ def run(tmp_path: Path) -> Path:
     (folder / "metrics.json").write_text(json.dumps({"epoch": 2, "validation": {"CIDEr": 0.2}}))
     for split in ("val", "test"):
         captions = [caption(image, noun) for image, noun in zip(IMAGES, ("dog", "cat", "hat", "car"), strict=True)]
-        write_lines(folder / f"eval-{split}" / "captions.jsonl", [each.to_json() for each in captions])
+        records = [each.to_json() for each in captions]
+        for record, kind in zip(records, ("correct", "partial", "correct", "partial"), strict=True):
+            record["groundings"][0]["kind"] = kind
+        write_lines(folder / f"eval-{split}" / "captions.jsonl", records)
         scores = [
             mean_score("CIDEr", IMAGES, [0.5, 0.1, 0.9, 0.3], f"{MARK}|cider"),
             mean_score("F1_all_per_sent", IMAGES, [0.5, 0.0, 1.0, 0.0], f"{MARK}|f1"),
-            counted("errors_partial", [0, 2, 0, 1]),
-            counted("errors_hallucinated", [0, 0, 0, 0]),
         ]
         about = {"data": "own", "split": split, "supervision": "captions, no boxes"}
         classes = [["dog", 300, 10, 4], ["cat", 20, 8, 8], ["rare", 5, 1, 0]]
@@ -100,8 +94,8 @@ def test_the_gallery_has_small_pictures_notes_and_lists(run: Path, photos: Path)
     page = (run / "report.html").read_text()
     told = gallery(page)
     assert [item["words"][1] for item in told["items"]] == [" dog", " cat", " hat", " car"]
-    assert told["lists"] == {"worst": [1], "best": [2], "partial": [1, 3]}
-    assert told["items"][1]["note"] == "two · F1_all_per_sent 0.00, CIDEr 0.10, 40% partial"
+    assert told["lists"] == {"worst": [1], "best": [2], "correct": [0, 2], "partial": [1, 3]}
+    assert told["items"][1]["note"] == "two · F1_all_per_sent 0.00, CIDEr 0.10 · cat partial"
     assert [item["size"] for item in told["items"]] == [[60, 40]] * 4
     kept = dict(re.findall(r'id="photo(\d)">data:image/jpeg;base64,([^<]*)<', page))
     assert sorted(kept) == ["0", "1", "2"]

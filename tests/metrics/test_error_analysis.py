@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deixis.metrics.error_analysis import KINDS, WRONG_KINDS, error_counts, error_scores
+from deixis.metrics.error_analysis import KINDS, WRONG_KINDS, error_counts, error_scores, word_kinds
 from deixis.metrics.grounded_captions import ACTIVITYNET, ObjectWord, Sentence, match_words
 
 TRUE = (100.0, 100.0, 200.0, 200.0)
@@ -31,6 +31,21 @@ def man(box, index=0):
 @pytest.mark.parametrize(("kind", "box"), KIND_OF_BOX.items())
 def test_kind_of_a_box(kind, box):
     assert analyse([man(box)], [man(TRUE)]) == {kind: 1}
+
+
+def test_a_word_is_of_the_kindest_kind_that_a_reference_gives_it():
+    """Held against two references; the third word is left out of both, as they name a hat without a box."""
+    dog = ObjectWord("dog", 4, (TRUE,))
+    hat = ObjectWord("hat", 6, (TRUE,))
+    references = {
+        "a": [
+            Sentence((man(KIND_OF_BOX["deviated"]),), ("man", "hat")),
+            Sentence((man(TRUE), ObjectWord("cat", 1, (TRUE,))), ("man", "cat", "hat")),
+        ],
+        "b": [Sentence((man(TRUE),), ("man",))],
+    }
+    said = {"a": [Sentence((man(KIND_OF_BOX["partial"], 2), dog, hat))], "b": [Sentence(())]}
+    assert word_kinds(match_words(references, said)) == {"a": {2: "partial", 4: "hallucinated"}}
 
 
 def test_boxes_apart_are_deviated():

@@ -11,7 +11,7 @@ import torch
 
 import deixis
 from deixis import DeixisError, GroundedCaption, Grounding, Regions, cli
-from deixis.commands.eval import rank_images
+from deixis.commands.eval import rank_images, write
 from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
 from deixis.evaluation import evaluate_captioner, evaluate_finder, read_phrases
@@ -98,6 +98,16 @@ def test_everything_is_scored(world: tuple[list[Sample], dict[str, Regions], Cap
     names = {score.name for score in result.scores}
     assert {"CIDEr", "F1_all", "F1_loc", "F1_all_per_sent", "attention_accuracy", "accuracy", "pointing"} <= names
     assert set(predictions.captions) == {sample.image_id for sample in samples}
+
+
+def test_captions_are_kept_with_the_kinds_of_their_words(tmp_path: Path) -> None:
+    groundings = (Grounding("a dog", (0, 0, 9, 9), 0.5, 0, 2), Grounding("hat", (0, 0, 9, 9), 0.5, 3, 4))
+    said = GroundedCaption(("a", "dog", "'s", "hat"), groundings, image="i")
+    predictions = Predictions(Path("p"), "deixis", {"i": said})
+    write(tmp_path, predictions, Evaluation((), kinds={"i": {1: "partial"}}), {"model": "m"})
+    record = json.loads((tmp_path / "captions.jsonl").read_text())
+    assert [entry.get("kind") for entry in record["groundings"]] == ["partial", None]
+    assert GroundedCaption.from_json(record) == said
 
 
 class Centre:

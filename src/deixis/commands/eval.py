@@ -126,8 +126,14 @@ def supervision(model: Path) -> str:
 
 
 def write(folder: Path, predictions: Predictions, result: Evaluation, about: Mapping[str, str]) -> None:
-    """Captions and phrases as JSON lines, and the scores."""
-    captions = [caption.to_json() for caption in predictions.captions.values()]
+    """Captions and phrases as JSON lines, and the scores; a grounding that was judged has its "kind" of error."""
+    captions = []
+    for image, caption in predictions.captions.items():
+        record, kinds = caption.to_json(), result.kinds.get(image, {})
+        for entry in record["groundings"]:
+            judged = [kinds[at] for at in range(entry["start"], entry["end"]) if at in kinds]
+            entry |= {"kind": judged[0]} if judged else {}
+        captions.append(record)
     phrases = [
         {
             "image": mention.image,

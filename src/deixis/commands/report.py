@@ -22,6 +22,7 @@ from deixis.commands.eval import ORDER, rank_images
 from deixis.data import Caption, Sample, Skipped
 from deixis.data.reading import BadFile, read_json, read_json_lines
 from deixis.errors import DeixisError
+from deixis.metrics.error_analysis import SAID_KINDS
 from deixis.metrics.evaluate import ClassCount, Evaluation
 from deixis.metrics.score import Score, load_scores
 from deixis.photographs import Photographs
@@ -35,8 +36,6 @@ Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 THUMBNAIL = 320  # pixels of the longer side of a photograph inside the page
 QUALITY = 72
 LISTED = 100  # at most so many are worst, and best; a tenth of the images where they are fewer
-ERRORS = {"partial": "errors_partial", "enlarged": "wrong_enlarged", "hallucinated": "errors_hallucinated"}
-"""The lists of images by what is wrong with their captions, and the scores that count it."""
 
 
 def report(
@@ -75,7 +74,7 @@ def report(
             captions = read_captions(run / f"eval-{chosen.split}", find)
     if chosen is not None and captions:
         bar = track(captions.items(), "photographs", console=talk, transient=True, disable=not talk.is_terminal)
-        notes, lists = rank(captions, chosen.scores)
+        notes, lists = rank(captions, chosen.scores, read_kinds(run / f"eval-{chosen.split}"))
         shown = [
             Shown(
                 None, replace(caption, model=""), notes.get(image, ""), src=address(find(image), page if link else None)
@@ -164,16 +163,31 @@ def read_captions(folder: Path, find: Find) -> dict[str, GroundedCaption]:
             return {caption.image: caption for caption in map(GroundedCaption.from_json, _records(made))}
         except DeixisError as error:
             raise DeixisError(f"{made}: {error}") from None
+    return _found_phrases(folder / "phrases.jsonl", find)
+
+
+def read_kinds(folder: Path) -> dict[str, list[tuple[str, str]]]:
+    """Image -> the words of its caption that were judged, each with its kind of error or "correct"."""
+    return {
+        str(record.get("image")): [
+            (str(g["word"]), str(g["kind"])) for g in record.get("groundings", ()) if "kind" in g
+        ]
+        for record in _records(folder / "captions.jsonl")
+    }
+
+
+def _found_phrases(file: Path, find: Find) -> dict[str, GroundedCaption]:
+    """Image -> that caption of it in which most phrases were looked for."""
     answers: dict[str, dict[int, list[tuple[int, Grounding]]]] = defaultdict(lambda: defaultdict(list))
     model = ""
     try:
-        for record in _records(folder / "phrases.jsonl"):
+        for record in _records(file):
             record.pop("heat", None)
             place = int(record["caption"]), int(record["start"])
             answers[str(record["image"])][place[0]].append((place[1], Grounding.from_phrase_json(record)))
             model = str(record.get("model", ""))
     except (KeyError, TypeError, ValueError) as error:
-        raise BadFile(folder / "phrases.jsonl", f"a record is not one of 'deixis eval' ({error!r})") from None
+        raise BadFile(file, f"a record is not one of 'deixis eval' ({error!r})") from None
     found = {}
     for image, captions in answers.items():
         number, phrases = max(captions.items(), key=lambda pair: len(pair[1]))  # the caption that names most
@@ -211,28 +225,20 @@ def _size(sample: Sample | None, phrases: Sequence[tuple[int, Grounding]]) -> tu
 
 
 def rank(
-    captions: Mapping[str, GroundedCaption], scores: Sequence[Score]
+    captions: Mapping[str, GroundedCaption], scores: Sequence[Score], kinds: Mapping[str, Sequence[tuple[str, str]]]
 ) -> tuple[dict[str, str], dict[str, list[int]]]:
     """A note on each image, and the lists of the gallery as numbers of images: worst first, best first, by error."""
     number = {image: at for at, image in enumerate(captions)}
     of_captions = any(score.name in ORDER for score in scores)
     order = rank_images(Evaluation(tuple(scores)), captions) if of_captions else _by_overlap(scores)
-    order = [(image, note) for image, note in order if image in number]
-    notes = defaultdict(str, order)
-    many = min(LISTED, -(-len(order) // 10))
-    ranked = [number[image] for image, _ in order]
+    ranked = [number[image] for image, _ in order if image in number]
+    many = min(LISTED, -(-len(ranked) // 10))
     lists = {"worst": ranked[:many], "best": ranked[::-1][:many]}
-    by_name = {score.name: score for score in scores}
-    for kind, name in ERRORS.items():
-        if name in by_name:
-            counts = {image: n for image, n in zip(by_name[name].ids, by_name[name].stats[:, 0], strict=True) if n}
-            lists[kind] = [
-                number[image] for image in sorted(counts, key=lambda image: -counts[image]) if image in number
-            ]
-            for image, share in zip(by_name[name].ids, by_name[name].items, strict=True):
-                if share > 0:
-                    notes[image] += f", {share:.0%} {kind}"
-    return dict(notes), lists
+    for kind in SAID_KINDS:
+        lists[kind] = [at for image, at in number.items() if any(kind == of for _, of in kinds.get(image, ()))]
+    told = {image: ", ".join(f"{word} {kind}" for word, kind in words) for image, words in kinds.items()}
+    worth = dict(order)
+    return {image: " · ".join(filter(None, [worth.get(image), told.get(image)])) for image in captions}, lists
 
 
 def _by_overlap(scores: Sequence[Score]) -> list[tuple[str, str]]:

@@ -26,11 +26,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from deixis.metrics.grounded_captions import FLICKR30K, Matches, Protocol
+from deixis.metrics.grounded_captions import FLICKR30K, Ints, Matches, Protocol
 from deixis.metrics.score import RULES, Score, Values, make_score, signature
 
 KINDS = ("missing", "hallucinated", "correct", "partial", "other")
 WRONG_KINDS = ("partial", "enlarged", "deviated")
+SAID_KINDS = ("correct", *WRONG_KINDS, "hallucinated")
+"""The kinds of words that were said, the kindest first."""
 
 
 def error_scores(matches: Matches, protocol: Protocol = FLICKR30K, **about: object) -> list[Score]:
@@ -51,24 +53,37 @@ def error_scores(matches: Matches, protocol: Protocol = FLICKR30K, **about: obje
 def error_counts(matches: Matches, protocol: Protocol = FLICKR30K) -> dict[str, Values]:
     """Words of each kind per image, ``[n]`` each: missing, hallucinated, correct, partial, enlarged, deviated."""
     n = len(matches.ids)
-    met = matches.said_match >= 0
-    pair = matches.said_match[met]
-    correct = matches.iou[pair] > protocol.threshold
-    partial = ~correct & matches.partial[pair]
-    enlarged = ~correct & ~partial & matches.enlarged[pair]
 
-    def per_image(items: np.ndarray) -> Values:
+    def per_image(items: Ints) -> Values:
         return np.bincount(items, minlength=n).astype(np.float64)
 
-    item = matches.said_item[met]
-    return {
-        "missing": per_image(matches.shown_item[matches.shown_match < 0]),
-        "hallucinated": per_image(matches.said_item[~met]),
-        "correct": per_image(item[correct]),
-        "partial": per_image(item[partial]),
-        "enlarged": per_image(item[enlarged]),
-        "deviated": per_image(item[~correct & ~partial & ~enlarged]),
-    }
+    said = _said_kinds(matches, protocol)
+    counts = {kind: per_image(matches.said_item[said == i]) for i, kind in enumerate(SAID_KINDS)}
+    return {"missing": per_image(matches.shown_item[matches.shown_match < 0]), **counts}
+
+
+def word_kinds(matches: Matches, protocol: Protocol = FLICKR30K) -> dict[str, dict[int, str]]:
+    """Image -> position of an object word said -> its kind, for people who look at single captions.
+
+    A word is held against each reference, so it may be of several kinds: this is the kindest, and a word is
+    hallucinated only where no reference has its class. One that is left out everywhere has no kind.
+    """
+    found: dict[str, dict[int, str]] = {}
+    kinds = _said_kinds(matches, protocol)
+    for i in np.argsort(-kinds, kind="stable"):  # the kindest is written last, and stays
+        image = matches.ids[matches.said_item[i]]
+        found.setdefault(image, {})[int(matches.said_word[i])] = SAID_KINDS[kinds[i]]
+    return found
+
+
+def _said_kinds(matches: Matches, protocol: Protocol) -> Ints:
+    """The kind ``[A]`` of each word said, as an index into SAID_KINDS."""
+    met = matches.said_match >= 0
+    pair = matches.said_match[met]
+    is_kind = [matches.iou[pair] > protocol.threshold, matches.partial[pair], matches.enlarged[pair]]
+    kinds = np.full(len(met), SAID_KINDS.index("hallucinated"))
+    kinds[met] = np.select(is_kind, [0, 1, 2], SAID_KINDS.index("deviated"))  # the first that is true
+    return kinds
 
 
 def _shares(prefix: str, counts: dict[str, Values], ids: tuple[str, ...], mark: str) -> list[Score]:

@@ -20,7 +20,7 @@ from deixis.language.classes import ObjectClasses
 from deixis.language.tokenise import tokens
 from deixis.metrics import grounded_captions, object_words, phrases
 from deixis.metrics.captions import caption_scores
-from deixis.metrics.error_analysis import error_scores
+from deixis.metrics.error_analysis import error_scores, word_kinds
 from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.grounded_captions import Sentences
 from deixis.metrics.hallucination import hallucination
@@ -80,6 +80,7 @@ class Evaluation:
     absent: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     classes: tuple[ClassCount, ...] = ()  # behind the accuracy on reference sentences
+    kinds: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # see error_analysis.word_kinds
 
 
 def evaluate(predictions: Predictions, reference: Reference, options: Options | None = None) -> Evaluation:
@@ -110,7 +111,7 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
         if metric not in run.absent and not any(covers(metric, score.name) for score in scores):
             there = ", ".join(score.name for score in run.scores)
             raise DeixisError(f"'{metric}' does not come out of these predictions; there is {there or 'nothing'}.")
-    return Evaluation(scores, run.absent, (*predictions.notes, *run.notes), run.class_counts)
+    return Evaluation(scores, run.absent, (*predictions.notes, *run.notes), run.class_counts, run.kinds)
 
 
 def group_of(metric: str) -> str:
@@ -187,6 +188,7 @@ class _Run:
         self.absent: dict[str, str] = {}
         self.notes: list[str] = []
         self.class_counts: tuple[ClassCount, ...] = ()
+        self.kinds: dict[str, dict[int, str]] = {}
 
     def captions(self) -> None:
         said, shown = self.predictions.captions, self.reference.captions
@@ -216,6 +218,7 @@ class _Run:
         objects, about = self.objects_present()
         matches = grounded_captions.match_words(objects.references, objects.predictions, self.protocol, objects.lemmas)
         self.scores += error_scores(matches, self.protocol, **about)
+        self.kinds = word_kinds(matches, self.protocol)
 
     def words(self) -> None:
         said: Sentences = self.predictions.sentences

@@ -118,6 +118,7 @@ class Matches:
     said_item: Ints  # [A] which image
     said_class: Ints  # [A] index into classes; -1 for a class that no reference has
     said_match: Ints  # [A]
+    said_word: Ints  # [A] position in its sentence
     shown_item: Ints  # [B]
     shown_class: Ints  # [B]
     shown_match: Ints  # [B]
@@ -142,8 +143,8 @@ def match_words(
     lemmas = lemmas or {}
     number = _number_classes(references)
     pairs = _Pairs()
-    said: list[tuple[int, int, int]] = []
-    shown: list[tuple[int, int, int]] = []
+    said: list[tuple[int, ...]] = []
+    shown: list[tuple[int, ...]] = []
     for item, (image, sentences) in enumerate(references.items()):
         words = None if image not in predictions else _only_sentence(image, predictions[image]).objects
         for objects, excused in _views(sentences, protocol, lemmas):
@@ -158,20 +159,21 @@ def match_words(
                 mine = {name: group[:1] for name, group in mine.items()}
             for word in words:
                 if word.name in true:
-                    said.append((item, number[word.name], pairs.add([word], true[word.name])))
+                    said.append((item, number[word.name], pairs.add([word], true[word.name]), word.index))
                 elif lemmas.get(word.name, word.name) not in excused:
-                    said.append((item, number.get(word.name, -1), NO_SUCH_CLASS))
+                    said.append((item, number.get(word.name, -1), NO_SUCH_CLASS, word.index))
             for word in objects:
                 met = pairs.add(mine[word.name], [word]) if word.name in mine else NO_SUCH_CLASS
                 shown.append((item, number[word.name], met))
     iou, partial, enlarged = pairs.measure(protocol.extra_pixel)
-    said_table, shown_table = _table(said), _table(shown)
+    said_table, shown_table = _table(said, 4), _table(shown, 3)
     return Matches(
         ids=tuple(references),
         classes=tuple(number),
         said_item=said_table[:, 0],
         said_class=said_table[:, 1],
         said_match=said_table[:, 2],
+        said_word=said_table[:, 3],
         shown_item=shown_table[:, 0],
         shown_class=shown_table[:, 1],
         shown_match=shown_table[:, 2],
@@ -231,8 +233,8 @@ def _by_class(words: Sequence[ObjectWord], in_order: bool = False) -> dict[str, 
     return groups
 
 
-def _table(rows: list[tuple[int, int, int]]) -> Ints:
-    return np.array(rows, dtype=np.intp).reshape(-1, 3)
+def _table(rows: list[tuple[int, ...]], columns: int) -> Ints:
+    return np.array(rows, dtype=np.intp).reshape(-1, columns)
 
 
 @dataclass
@@ -505,7 +507,7 @@ def word_accuracy(references: Sentences, predictions: Sentences, protocol: Proto
     """
     number = _number_classes(references)
     pairs = _Pairs()
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     for item, (image, sentences) in enumerate(references.items()):
         guesses = predictions.get(image)
         if guesses is not None and len(guesses) != len(sentences):
@@ -524,7 +526,7 @@ def word_accuracy(references: Sentences, predictions: Sentences, protocol: Proto
     hit = np.append(iou > protocol.threshold, False)
     if protocol.partial:
         hit |= np.append(partial, False)
-    found = _table(rows)
+    found = _table(rows, 3)
     table = np.zeros((len(references), len(number), 2))
     np.add.at(table[..., 0], (found[:, 0], found[:, 1]), hit[found[:, 2]])
     np.add.at(table[..., 1], (found[:, 0], found[:, 1]), 1)
