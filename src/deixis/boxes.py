@@ -45,7 +45,7 @@ def area(boxes: ArrayLike) -> Array:
 def centre(boxes: ArrayLike) -> Array:
     """Centre points ``[..., 2]`` (x, y) of boxes ``[..., 4]``."""
     b = as_boxes(boxes)
-    return (b[..., :2] + b[..., 2:]) / 2
+    return b[..., :2] / 2 + b[..., 2:] / 2  # halved first: their sum may be too large for a float
 
 
 def intersection(a: ArrayLike, b: ArrayLike) -> Array:
