@@ -182,6 +182,15 @@ def test_a_toy_comparison(
     assert [run.name for run in bench.do(experiment.runs(["taught"]))] == ["matcher-0", "taught-0"]
     assert (folder / "runs" / "matcher-0" / "run.json").stat().st_mtime_ns == mark
 
+    # one name of features stands for one extractor
+    other = tmp_path / "other.store"
+    with StoreWriter(other, Contents("other eyes", {})):
+        pass
+    (work / "taught-0" / "table.json").unlink()
+    (folder / "runs" / "taught-0").rename(folder / "runs" / "another")
+    with pytest.raises(DeixisError, match="regions of other eyes, and whole saw those of tiny"):
+        Bench(experiment, DATA, work, {"default": other}).do(experiment.runs())
+
     changed = described(folder, TOML.replace("--phases.0.epochs 2", "--phases.0.epochs 3"))
     with pytest.raises(DeixisError, match=r"recipe\.phases\.0\.epochs was different.*new name"):
         read_kept(changed)
@@ -234,7 +243,9 @@ def keep_by_hand(
 
 def test_what_another_process_does_is_left_to_it(tmp_path: Path) -> None:
     experiment = described(tmp_path / "toy")
-    bench = Hollow(experiment, DATA, tmp_path / "work", {"default": tmp_path})
+    with StoreWriter(tmp_path / "store", Contents("eyes", {})):
+        pass
+    bench = Hollow(experiment, DATA, tmp_path / "work", {"default": tmp_path / "store"})
     bench.work.mkdir()
     held = lock(bench.work / "matcher-0.lock")
     assert held is not None

@@ -114,12 +114,22 @@ class Bench:
         return list(left.values())
 
     def _require_stores(self, runs: Sequence[Run]) -> None:
+        """Refuse to begin without the features that are needed, or with others than kept runs have seen."""
         for run in runs:
             if run.row.features not in self.stores:
                 raise DeixisError(
                     f"the row '{run.row.name}' sees the features '{run.row.features}'; say where they are "
                     f"(--features {run.row.features}=STORE), or choose other --rows."
                 )
+        for run in self.experiment.runs() if runs else ():
+            name = run.row.features
+            if name in self.stores and is_kept(self.experiment, run):
+                seen = read_json(kept_folder(self.experiment, run) / "run.json")["extractor"]
+                if seen != self.store(name).extractor:
+                    raise DeixisError(
+                        f"{self.stores[name]} holds regions of {self.store(name).extractor}, and {run.name} saw those "
+                        f"of {seen} as its features '{name}'; one name stands for one extractor in all rows."
+                    )
 
     def _alone(self, run: Run) -> bool:
         """Do a run; False where another process does it at this moment."""
@@ -147,7 +157,8 @@ class Bench:
         """Train the model of a run, or go on with it."""
         folder, recipe, experiment = self.model(run), run.recipe, self.experiment
         assert recipe is not None
-        clock = _Clock(folder / "table.json", run.asked())
+        extractor = self.store(run.row.features).extractor
+        clock = _Clock(folder / "table.json", {**run.asked(), "extractor": extractor})
         if clock.finished:
             return
         given = Given(**{role: self.model(Run(experiment.rows[row], run.seed)) for role, row in run.row.given})
@@ -164,13 +175,22 @@ class Bench:
     def material(self, features: str) -> Material:
         """What rows with these features are trained on."""
         if features not in self._materials:
-            experiment = self.experiment
-            store = FeatureStore(self.stores[features])
-            self._materials[features] = Material.from_folder(self.data, store, experiment.train, experiment.choose)
+            splits = self.experiment.train, self.experiment.choose
+            self._materials[features] = Material.from_folder(self.data, self.store(features), *splits)
         return self._materials[features]
+
+    def store(self, features: str) -> FeatureStore:
+        """The feature store of that name."""
+        if features not in self._opened:
+            self._opened[features] = FeatureStore(self.stores[features])
+        return self._opened[features]
 
     @cached_property
     def _materials(self) -> dict[str, Material]:
+        return {}
+
+    @cached_property
+    def _opened(self) -> dict[str, FeatureStore]:
         return {}
 
     # Results
@@ -193,7 +213,7 @@ class Bench:
         elif run.row.source:
             source = Run(experiment.rows[run.row.source], run.seed)
             shown = read_json(self.model(source) / "recipe.json")["supervision"]
-        store = FeatureStore(self.stores[run.row.features])
+        store = self.store(run.row.features)
         about = {
             "asked": run.asked(),
             "supervision": shown,
@@ -202,6 +222,7 @@ class Bench:
             "training_seconds": round(seconds, 1),
         }
         for split in dict.fromkeys((experiment.choose, experiment.report)):
+            self.say(f"{run.name}: evaluating on {split}")
             result = self.evaluate(run, self.reference(split), store)
             columns = [by_image(score) for score in result.scores if score.name in experiment.columns()]
             # of the others the number will do
