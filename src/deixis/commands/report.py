@@ -68,28 +68,32 @@ def report(
         if not told.log and not told.evaluated:
             raise DeixisError(f"{run} has no log and no evaluation; 'deixis train' and 'deixis eval' write them.")
         chosen = choose(told.evaluated, split, run)
-        captions: dict[str, GroundedCaption] = {}
-        if chosen is not None:
-            find = find_samples(images, chosen.about)
-            captions = read_captions(run / f"eval-{chosen.split}", find)
-    if chosen is not None and captions:
-        bar = track(captions.items(), "photographs", console=talk, transient=True, disable=not talk.is_terminal)
-        notes, lists = rank(captions, chosen.scores, read_kinds(run / f"eval-{chosen.split}"))
-        shown = [
-            Shown(
-                None, replace(caption, model=""), notes.get(image, ""), src=address(find(image), page if link else None)
-            )
-            for image, caption in bar
-        ]
-        told = replace(told, shown=shown, lists=lists, shown_of=chosen.split)
-        if not any(item.src for item in shown):
-            talk.print("no photographs were found; --images says where they are.")
+    if chosen is not None:
+        told = with_gallery(told, run / f"eval-{chosen.split}", chosen, images, page if link else None, talk)
     try:
         page.write_text(report_page(told), encoding="utf-8")
     except OSError as error:
         raise DeixisError(f"{page} cannot be written ({error.strerror}); choose another --out.") from None
     talk.print(f"{page}: {len(told.shown):,} images, {page.stat().st_size / 1e6:.1f} MB", markup=False)
     return 0
+
+
+def with_gallery(
+    run: Run, folder: Path, chosen: Evaluated, images: Path | None, linked: Path | None, talk: Console
+) -> Run:
+    """The run with the captions of one evaluation; ``linked`` is the page, where photographs stay outside of it."""
+    with talk.status(f"reading {folder}"):
+        find = find_samples(images, chosen.about)
+        captions = read_captions(folder, find)
+        notes, lists = rank(captions, chosen.scores, read_kinds(folder))
+    bar = track(captions.items(), "photographs", console=talk, transient=True, disable=not talk.is_terminal)
+    shown = [
+        Shown(None, replace(caption, model=""), notes[image], src=address(find(image), linked))
+        for image, caption in bar
+    ]
+    if shown and not any(item.src for item in shown):
+        talk.print("no photographs were found; --images says where they are.")
+    return replace(run, shown=shown, lists=lists, shown_of=chosen.split)
 
 
 # The run's folder ---------------------------------------------------------------------------------------------------
@@ -266,7 +270,9 @@ Find = Callable[[str], Sample | None]
 
 def find_samples(images: Path | None, about: Mapping[str, str]) -> Find:
     """The images of the split by their names: of the data set that was evaluated, or of another or a plain folder."""
-    root = images or Path(about.get("reference", "."))
+    if images is None and not about.get("reference"):
+        return lambda _: None
+    root = images or Path(about["reference"])
     try:
         return {sample.image_id: sample for sample in data.load(root, about.get("split", ""))}.get
     except DeixisError:

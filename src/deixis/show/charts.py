@@ -117,10 +117,14 @@ def plot(
     logarithmic: bool = False,
 ) -> str:
     """Lines and dots between the first and the last tick; ``top`` of the scale is above the highest if not given."""
-    highest = max((point.y for one in series for point in one.points), default=0)
-    plane = Plane(ceiling(highest) if top is None else top, width, height, (ticks[0], ticks[-1]), logarithmic)
+    values = [point.y for one in series for point in one.points]
+    high, low = max(values, default=0), min(values, default=0)
+    bottom = -ceiling(-low) if low < 0 else 0.0
+    if top is None:
+        top = 0.0 if low < 0 and high <= 0 else ceiling(high)
+    plane = Plane(top, bottom, width, height, (ticks[0], ticks[-1]), logarithmic)
     parts = plane.levels()
-    parts += [_text(plane.x(tick), plane.y(0) + 18, f"{tick:g}", "middle", faint=True) for tick in ticks]
+    parts += [_text(plane.x(tick), plane.y(bottom) + 18, f"{tick:g}", "middle", faint=True) for tick in ticks]
     for one in series:
         if one.joined:
             line = " ".join(f"{plane.x(point.x):.1f},{plane.y(point.y):.1f}" for point in one.points)
@@ -174,9 +178,10 @@ def ceiling(value: float) -> float:
 
 @dataclass(frozen=True)
 class Plane:
-    """Where values lie on a chart with two axes: y from 0 to ``top``, x over ``span``."""
+    """Where values lie on a chart with two axes: y from ``bottom`` to ``top``, x over ``span``."""
 
     top: float
+    bottom: float = 0.0
     width: int = WIDTH
     height: int = 300
     span: tuple[float, float] = (0.0, 1.0)
@@ -197,12 +202,13 @@ class Plane:
     def y(self, value: float) -> float:
         """The place of a value on the vertical axis."""
         foot, head = self.height - 52, 16
-        return foot - (foot - head) * value / self.top
+        return foot - (foot - head) * (value - self.bottom) / (self.top - self.bottom)
 
     def levels(self) -> list[str]:
         """Five lines across the chart, with their values."""
         parts = []
-        for value in (self.top * i / 4 for i in range(5)):
+        for i in range(5):
+            value = self.bottom + (self.top - self.bottom) * i / 4
             y = self.y(value)
             parts.append(f'<line class="grid" x1="{self.left}" x2="{self.right}" y1="{y:.1f}" y2="{y:.1f}"/>')
             parts.append(_text(self.left - 8, y + 4, f"{value:.3g}", "end", faint=True))
