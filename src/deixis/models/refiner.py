@@ -63,11 +63,23 @@ class Matched:
     confidence: Tensor  # [I, P, N] that a region is the whole of what is meant: alpha^c, or its share of the votes
     moves: Tensor | None  # [I, P, N, 4] delta^c
     boxes: Tensor  # [I, N, 4] as they were proposed
+    voted: bool  # the confidence is that of votes, and decides alone which box it is
     fine: Fine | None = None
 
     def seen(self) -> Tensor:
         """What each phrase sees at the coarse stage, z^c ``[I, P, D]``."""
         return self.attention @ self.regions
+
+    def sure(self) -> Tensor:
+        """How sure a phrase is of each box of the fine stage, ``[I, P, K]``.
+
+        Eq. 11 on the attention weights, which order regions as their scores do: of two bad regions the product of the
+        scores themselves, both negative, would prefer the worse. Votes are not overruled: their best boxes are nearly
+        the same, and of these the fine attention likes the one that is a part.
+        """
+        assert self.fine is not None
+        coarse = self.confidence.gather(-1, self.fine.chosen)
+        return coarse if self.voted else coarse * self.fine.attention
 
     def answer(self) -> tuple[Tensor, Tensor]:
         """The box of each phrase ``[I, P, 4]``, and the :func:`expected` coarse score as evidence for it."""
@@ -77,9 +89,7 @@ class Matched:
             boxes = pick(self.boxes.unsqueeze(1).expand(-1, best.shape[1], -1, -1), best)
             moves = None if self.moves is None else pick(self.moves, best)
         else:
-            # Eq. 11 on the attention weights, which order regions as their scores do: of two bad regions the product
-            # of the scores themselves, both negative, would prefer the worse
-            at = (self.confidence.gather(-1, fine.chosen) * fine.attention).argmax(-1, keepdim=True)
+            at = self.sure().argmax(-1, keepdim=True)
             boxes = pick(fine.boxes, at)
             moves = None if fine.moves is None else pick(fine.moves, at)
         boxes = boxes if moves is None else move(boxes, moves).clamp(0, 1)
@@ -172,9 +182,9 @@ class Refiner(nn.Module):
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
         moves = self.coarse.moves(said, seen)
         attention = scores.softmax(-1)
-        likely = regions.scores if self.config.detector else None
-        confidence = elected(regions.boxes, scores, likely) if self.config.place == "vote" else attention
-        matched = Matched(said, seen, asked, offered, scores, attention, confidence, moves, regions.boxes)
+        voted, likely = self.config.place == "vote", regions.scores if self.config.detector else None
+        confidence = elected(regions.boxes, scores, likely) if voted else attention
+        matched = Matched(said, seen, asked, offered, scores, attention, confidence, moves, regions.boxes, voted)
         if not self.config.two_stages:
             return matched
         return replace(matched, fine=self._refine(matched, looks, likeness, phrases.related))

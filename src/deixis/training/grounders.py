@@ -103,9 +103,7 @@ class Network(nn.Module):
         fine = matched.fine
         if fine is not None and fine.moves is not None:
             kept = mask & (fine.scores > -torch.inf)
-            sure = fine.attention
-            if self.refiner.config.place == "vote":  # as the answer is chosen
-                sure = sure * matched.confidence.gather(-1, fine.chosen)
+            sure = matched.sure() if matched.voted else fine.attention  # as the answer is chosen
             loss = loss + self_taught(fine.moves, fine.boxes, sure, kept, config)
         return loss
 
