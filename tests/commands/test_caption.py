@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from deixis import GroundedCaption, cli
 from deixis.commands import caption as verb
 from deixis.commands.captions_file import CaptionsFile
+from deixis.commands.features import watched
 from deixis.models.pretrained import load_captioner
 from deixis.types import Grounding
 from deixis.vision import bulk
@@ -126,6 +130,7 @@ def test_what_was_looked_at_is_captioned_after_all_when_the_user_stops_that(
         ('{"image": "x.jpg", "model": "another"}\n', "captions of the model another, not small"),
         ('{"image": "x.jpg", "model": "small"}\nnot JSON\n', "line 2: not a caption"),
         ("[1]\n", "line 1: not a caption"),
+        ("notes without an end of line", "line 1: not a caption"),
     ],
 )
 def test_a_file_of_something_else_is_left_alone(
@@ -192,13 +197,18 @@ def test_words_have_the_colours_of_their_boxes() -> None:
     assert styles["man"] != styles["dog"]
 
 
+def test_stdout_stays_data_while_a_bar_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = io.StringIO()
+    outcomes = iter([bulk.Outcome(bulk.Job("0", ())), bulk.Outcome(bulk.Job("1", ()))])
+    for outcome in watched(outcomes, 2, Console(file=bar, force_terminal=True)):
+        print(outcome.job.image_id)
+    assert capsys.readouterr().out == "0\n1\n"
+    assert "2/2" in bar.getvalue()
+
+
 def test_a_terminal_gets_colours_doubt_and_where_it_can_the_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dataclasses import replace
-
-    from rich.console import Console
-
     Image.new("RGB", (60, 40), "white").save(tmp_path / "x.png")
     shown = replace(CAPTION, image=str(tmp_path / "x.png"), width=60, height=40)
     for name, value in {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FORCE_COLOR": "1"}.items():
@@ -213,7 +223,8 @@ def test_a_terminal_gets_colours_doubt_and_where_it_can_the_picture(
     assert "48;2;0;114;178mman" in said
     assert "(not sure)" in said
     monkeypatch.setenv("DEIXIS_IMAGES", "none")
-    verb.show(shown, sure=True, talk=talk, alone=True)
+    verb.show(shown, sure=True, talk=talk, alone=False)
     said = capsys.readouterr().out
+    assert said.startswith(f"\x1b[2m{shown.image}  \x1b[0mA ")
     assert "\x1b_G" not in said
     assert "not sure" not in said

@@ -117,8 +117,10 @@ def caption(
                 del waiting[0]  # only now: a user who stops in between loses nothing
 
         outcomes = clock.each("regions", look(captioner, left, _processes(processes, len(left))))
+        if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
+            outcomes = watched(outcomes, len(left), talk)  # else what is said shows how far it is
         try:
-            caption_all(watched(outcomes, len(left), talk) if len(left) > 1 else outcomes, deliver, told.bad)
+            caption_all(outcomes, deliver, told.bad)
         except KeyboardInterrupt:
             if out is not None:
                 safe = told.before + told.captions
@@ -287,7 +289,7 @@ def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool) -> No
         sys.stdout.flush()
         sys.stdout.buffer.write(encode_picture(draw_caption(load_image(caption.image), caption).to_image(), protocol))
         sys.stdout.buffer.flush()
-    line = Text() if alone else Text(f"{caption.image}  ", "dim")
+    line = Text().append("" if alone else f"{caption.image}  ", "dim")
     line.append(coloured(caption))
     line.append("" if sure else "  (not sure)", "dim")
     Console(highlight=False, soft_wrap=True).print(line)

@@ -9,6 +9,9 @@ from typing import BinaryIO
 from deixis.errors import DeixisError
 from deixis.types import Json
 
+START = b'{"image": "'
+"""How each line begins; what begins otherwise is somebody else's, and not ours to mend."""
+
 
 class CaptionsFile:
     """A file of JSON lines that is appended to. A half-written last line, of a run that was cut short, is mended."""
@@ -30,7 +33,7 @@ class CaptionsFile:
                 record = json.loads(line)
                 image, model = str(record["image"]), record["model"]
             except (ValueError, KeyError, TypeError):
-                if line.endswith(b"\n"):
+                if line.endswith(b"\n") or not line.startswith(START[: len(line)]):
                     raise DeixisError(
                         f"{self.path}, line {number}: not a caption of this verb; choose another --out."
                     ) from None

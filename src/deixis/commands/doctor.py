@@ -60,16 +60,14 @@ def doctor(as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False) -> in
     Args:
         as_json: write a line of JSON for each thing to stdout.
     """
-    talk, out = Console(stderr=True, quiet=as_json), Console(highlight=False, soft_wrap=True)
-    wrong = 0
-    with talk.status("looking"):
-        for finding in examine():
-            wrong += finding.needed and not finding.ok
-            if as_json:
-                print(json.dumps(asdict(finding), ensure_ascii=False))
-            else:
-                out.print(_line(finding))
-    return 1 if wrong else 0
+    with Console(stderr=True).status("looking"):
+        findings = list(examine())
+    for finding in findings:
+        if as_json:
+            print(json.dumps(asdict(finding), ensure_ascii=False))
+        else:
+            Console(highlight=False, soft_wrap=True).print(_line(finding))
+    return 1 if any(finding.needed and not finding.ok for finding in findings) else 0
 
 
 def examine() -> Iterator[Finding]:

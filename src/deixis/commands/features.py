@@ -206,6 +206,7 @@ def watched(outcomes: Iterator[Outcome], total: int, talk: Console) -> Iterator[
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=talk,
             speed_estimate_period=60,
+            redirect_stdout=False,  # stdout is data, wherever the bar is shown
         )
         with bar:
             yield from bar.track(outcomes, total=total, description="images")
