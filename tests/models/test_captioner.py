@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from deixis import DeixisError, Regions
+from deixis import boxes as geometry
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.captioner import Captioner, Style, ground_word
 from deixis.models.decoder import Decoder, DecoderConfig
@@ -94,6 +95,19 @@ def test_a_batch_gives_what_each_gives_alone(captioner: Captioner) -> None:
     regions = [captioner.eyes.extractor.extract(photo(seed)) for seed in range(5)]
     few = list(captioner.captions(regions, batch=2))
     assert [c.words for c in few] == [captioner.caption(r).words for r in regions]
+
+
+def test_looks_tell_where_every_branch_looked_at_every_word(captioner: Captioner) -> None:
+    whole = captioner.eyes.extractor.extract(photo())
+    given = [whole, whole.select(np.arange(9))]  # padded to the same number, and cut again
+    for regions, (caption, looks) in zip(given, captioner.looks(given), strict=True):
+        assert looks.attention.shape == (len(caption.words), 2, len(regions))
+        assert looks.voted.shape == (len(caption.words), 2)
+        assert np.allclose(looks.attention.sum(-1), 1, atol=1e-5)
+        assert looks.voted.any(1).all()
+        for found in caption.groundings:
+            best = looks.attention[found.start][looks.voted[found.start]].argmax(-1)
+            assert found.box == tuple(geometry.union(regions.boxes[best]))
 
 
 def test_a_folder_comes_back(captioner: Captioner, tmp_path: Path) -> None:

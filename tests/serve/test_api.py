@@ -219,6 +219,23 @@ def test_a_photograph_that_does_not_come_is_not_waited_for(server: Client) -> No
     assert server.engine.under_way == 0
 
 
+def test_an_upload_that_breaks_off_is_no_failure_of_ours(server: Client) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        line.sendall(b"POST /v1/check?caption=dog HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\n")
+        line.sendall(b"Content-Length: 9\r\n\r\nabc")
+        while server.engine.under_way == 0:
+            threading.Event().wait(0.005)
+    while server.engine.under_way:
+        threading.Event().wait(0.005)
+    assert 'route="/v1/check",status="400"} 1' in server.ask("GET", "/metrics").body.decode()
+
+
+def test_a_form_of_too_many_parts_is_refused(server: Client) -> None:
+    part = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'
+    answer = server.ask("POST", "/v1/caption", part * 17 + b"--x--\r\n", "multipart/form-data; boundary=x")
+    assert_problem(answer, 422, "more than 16 parts")
+
+
 def test_an_unforeseen_error_tells_nothing_of_the_inside(server: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Captioner, "looks", lambda self, regions: 1 / 0)
     answer = server.photo("/v1/caption", png())
@@ -250,7 +267,7 @@ def test_who_comes_beyond_the_places_is_told_when_to_come_again(models: Models, 
         assert held.busy.wait(30)
         while client.engine.under_way < 3:
             threading.Event().wait(0.005)
-        refused = client.photo("/v1/caption", png())
+        refused = client.photo("/v1/caption", b"x" * 8_000_000)  # more than fits into the buffers of a connection
         assert_problem(refused, 503, "try again")
         assert int(refused.headers["retry-after"]) >= 1
         assert client.ask("GET", "/healthz").json() == {"status": "ok", "under_way": 3}

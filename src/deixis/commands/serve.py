@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from deixis.errors import DeixisError
-from deixis.models.pretrained import CAPTIONER, FINDER
+from deixis.models.pretrained import CAPTIONER, model_names
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -35,7 +35,7 @@ def serve(
 
     Args:
         model: a name of the package or the folder of a trained model; give it several times to load captioners and
-            models that find phrases, which can then be compared. Those of the package if none is given.
+            models that find phrases, which can then be compared. All of the package if none is given.
         host: the address to listen on; 0.0.0.0 lets others in your network use it.
         port: the port to listen on; 0 takes a free one.
         threads: of the computations; 0 leaves it to torch.
@@ -66,7 +66,7 @@ def serve(
 
         if threads:
             torch.set_num_threads(threads)
-        models = [load_model(one) for one in model or (CAPTIONER, FINDER)]
+        models = [load_model(one) for one in model or model_names() or (CAPTIONER,)]
         engine = Engine(models, Limits(pixels=round(megapixels * 1e6), waiting=waiting))
         engine.warm()
     url = address(host, ear)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,6 +50,9 @@ POLICY = (
 )
 """What a browser may load for the page: its own files, and pictures that are in its memory already."""
 
+PATIENCE = 100_000_000
+"""Bytes that are let pass by from someone who has been refused already."""
+
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -86,7 +89,7 @@ def create_app(engine: Engine, upload: UploadLimits | None = None) -> FastAPI:
 
 
 def _add_api(app: FastAPI, engine: Engine, upload: UploadLimits, meter: Meter) -> None:
-    wrong = problems(404, 408, 413, 415, 422, 503)
+    wrong = problems(400, 404, 408, 413, 415, 422, 503)
 
     async def answer(ask: Ask) -> Response:
         return JSONResponse(await asyncio.wrap_future(engine.ask(ask)))
@@ -94,21 +97,21 @@ def _add_api(app: FastAPI, engine: Engine, upload: UploadLimits, meter: Meter) -
     @app.post("/v1/caption", response_model=Captioned, responses=wrong, openapi_extra=PHOTO)
     async def caption(request: Request, model: ModelName = "", steps: Steps = False) -> Response:
         """A sentence about the photograph in which every noun has its place."""
-        name = _known(engine.captioner(model or None), model, "writes captions")
+        name = _known(engine.captioner(model), model, "writes captions")
         with engine.place():
             return await answer(CaptionAsk(await read_photo(request, upload), name, steps))
 
     @app.post("/v1/ground", response_model=Grounded, responses=wrong, openapi_extra=PHOTO)
     async def ground(request: Request, phrase: Phrases, model: ModelName = "") -> Response:
         """Where phrases are in the photograph, and whether they are there at all."""
-        name = _known(engine.finder(model or None), model, "finds phrases")
+        name = _known(engine.finder(model), model, "finds phrases")
         with engine.place():
             return await answer(GroundAsk(await read_photo(request, upload), name, tuple(phrase)))
 
     @app.post("/v1/check", response_model=CheckedCaption, responses=wrong, openapi_extra=PHOTO)
     async def check(request: Request, caption: Caption, model: ModelName = "") -> Response:
         """Which noun phrases of a caption are doubtful."""
-        name = _known(engine.finder(model or None), model, "finds phrases")
+        name = _known(engine.finder(model), model, "finds phrases")
         with engine.place():
             return await answer(CheckAsk(await read_photo(request, upload), name, caption))
 
@@ -190,7 +193,11 @@ def _description(app: FastAPI) -> dict[str, Any]:
 
 
 class Front:
-    """What every request passes: it is counted, and its answer gets the headers that keep a browser careful."""
+    """What every request passes: it is counted, and its answer gets the headers that keep a browser careful.
+
+    Who is refused before the whole photograph has come is let finish for a while: to close the connection on someone
+    who still sends would take the answer with it.
+    """
 
     def __init__(self, app: ASGIApp, meter: Meter) -> None:
         self.app, self.meter = app, meter
@@ -199,7 +206,13 @@ class Front:
         """One request."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        started, status = time.perf_counter(), 500
+        started, status, more = time.perf_counter(), 500, True
+
+        async def receive_on() -> Message:
+            nonlocal more
+            message = await receive()
+            more = bool(message.get("more_body", False))
+            return message
 
         async def send_on(message: Message) -> None:
             nonlocal status
@@ -208,10 +221,15 @@ class Front:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if status >= 400 and scope["method"] == "POST":
+                    with suppress(TimeoutError):
+                        left = PATIENCE
+                        while more and left > 0:
+                            left -= len((await asyncio.wait_for(receive_on(), timeout=0.5)).get("body", b""))
             await send(message)
 
         try:
-            await self.app(scope, receive, send_on)
+            await self.app(scope, receive_on, send_on)
         finally:
             route = getattr(scope.get("route"), "path", "other")  # a name of ours, never what a stranger wrote
             self.meter.count(route, status, time.perf_counter() - started)

@@ -119,13 +119,13 @@ class Engine:
         """Whether it takes requests."""
         return self._open and self._thread.is_alive()
 
-    def captioner(self, name: str | None) -> str | None:
-        """The captioner of that name, or the first where none is named; None where there is none."""
-        return self._first(name, captions=True)
+    def captioner(self, name: str = "") -> str | None:
+        """The name of the captioner that is meant, the first where none is named; None where there is none such."""
+        return self._meant(name, captions=True)
 
-    def finder(self, name: str | None) -> str | None:
+    def finder(self, name: str = "") -> str | None:
         """The same for models that find phrases."""
-        return self._first(name, captions=False)
+        return self._meant(name, captions=False)
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -251,11 +251,9 @@ class Engine:
         self._seen.move_to_end(key)
         return self._seen[key]
 
-    def _first(self, name: str | None, captions: bool) -> str | None:
-        names = [other for other, model in self.models.items() if isinstance(model, Captioner) == captions]
-        if name is None:
-            return next(iter(names), None)
-        return name if name in names else None
+    def _meant(self, name: str, captions: bool) -> str | None:
+        fit = [other for other, model in self.models.items() if isinstance(model, Captioner) == captions]
+        return next((other for other in fit if name in ("", other)), None)
 
 
 def named(models: Sequence[Model]) -> dict[str, Model]:
@@ -272,14 +270,11 @@ def named(models: Sequence[Model]) -> dict[str, Model]:
 
 def describe(name: str, model: Model) -> Json:
     """What is told of a model: its name, what it does, how many branches speak, and what it sees with."""
-    captions = isinstance(model, Captioner)
-    eyes = model.eyes
-    return {
-        "name": name,
-        "does": ["caption"] if captions else ["ground", "check"],
-        "branches": model.style.branches or model.decoder.config.branches if isinstance(model, Captioner) else None,
-        "extractor": None if eyes is None else eyes.name,
-    }
+    extractor = None if model.eyes is None else model.eyes.name
+    if isinstance(model, Captioner):
+        branches = model.style.branches or model.decoder.config.branches
+        return {"name": name, "does": ["caption"], "branches": branches, "extractor": extractor}
+    return {"name": name, "does": ["ground", "check"], "branches": None, "extractor": extractor}
 
 
 def caption_json(caption: GroundedCaption, looks: Looks, regions: Regions, steps: bool) -> Json:

@@ -148,6 +148,7 @@ PHOTO: dict[str, Any] = {
 """What the three POST routes are sent."""
 
 _TOLD = {
+    400: "The upload broke off.",
     404: "No such model is loaded.",
     408: "The photograph took too long to arrive.",
     413: "The photograph has too many bytes or pixels.",

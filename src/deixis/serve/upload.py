@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from deixis.serve.problems import ProblemError
+
+PARTS = 16  # of a form; each costs more memory than the few bytes it may have
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ async def read_photo(request: Request, limits: UploadLimits) -> bytes:
             body = await _read(request, limits.bytes)
     except TimeoutError:
         raise ProblemError(408, f"the photograph did not arrive within {limits.seconds:g} s.") from None
+    except ClientDisconnect:
+        raise ProblemError(400, "the upload broke off.") from None
     photo = image_part(body, boundary) if boundary and kind == b"multipart/form-data" else body
     if not photo:
         raise ProblemError(422, "there is no photograph in the body.")
@@ -44,7 +48,7 @@ async def read_photo(request: Request, limits: UploadLimits) -> bytes:
 async def _read(request: Request, most: int) -> bytes:
     too_large = ProblemError(413, f"the upload is larger than {most:,} bytes; make the photograph smaller first.")
     said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > most:
+    if said.isdecimal() and (len(said) > 15 or int(said) > most):
         raise too_large
     body = bytearray()
     async for chunk in request.stream():
@@ -73,11 +77,17 @@ class _Part:
 def image_part(body: bytes, boundary: bytes) -> bytes:
     """The content of the part that is called ``image``, empty where there is none."""
     parts: list[_Part] = []
+
+    def begin() -> None:
+        if len(parts) == PARTS:
+            raise FormParserError(f"more than {PARTS} parts")
+        parts.append(_Part())
+
     try:
         parser = MultipartParser(
             boundary,
             {
-                "on_part_begin": lambda: parts.append(_Part()),
+                "on_part_begin": begin,
                 "on_header_field": lambda data, start, end: parts[-1].name.extend(data[start:end]),
                 "on_header_value": lambda data, start, end: parts[-1].value.extend(data[start:end]),
                 "on_header_end": lambda: parts[-1].end_header(),
