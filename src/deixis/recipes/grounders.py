@@ -75,8 +75,8 @@ KNOWLEDGE = replace(
 WHOLE = replace(
     REIR,
     name="reir-whole",
-    paper="ReIR, with regions ranked by the votes of all and phrases read by themselves (ours)",
-    model=replace(REIR.model, place="vote", context=False),
+    paper="ReIR, with regions that vote, phrases read by themselves and no names (ours)",
+    model=replace(REIR.model, place="vote", context=False, names="none"),
 )
 
 
