@@ -13,8 +13,11 @@ from conftest import Models, png
 
 from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image
+from deixis.language.wordpiece import WordPieces
 from deixis.models.aligner import heat_map
 from deixis.models.captioner import Captioner, Looks
+from deixis.models.fusion import Fusion, FusionConfig
+from deixis.models.pointer import Pointer
 from deixis.serve.engine import BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, Limits, caption_json, named
 from deixis.types import Grounding
 
@@ -173,6 +176,25 @@ def test_steps_tell_where_each_branch_looked_by_hand() -> None:
     heat = np.array(told["groundings"][0]["heat"]["grid"])  # both branches said "dog": the mean of what they saw
     assert np.allclose(heat, heat_map(np.array([0.375, 0.625]), regions, 16).grid)
     assert "steps" not in caption_json(caption, looks, regions, steps=False)
+
+
+def test_a_model_that_reads_pixels_checks_a_whole_caption_too() -> None:
+    caption = "A man riding a red bike."
+    pieces = WordPieces.build([caption], 1)
+    sizes = {"hidden": 8, "heads": 2, "feed": 8, "positions": 16, "text_layers": 1, "fusion_layers": 1}
+    eyes = {"patch": 8, "side": 2, "image_hidden": 8, "image_heads": 2, "image_feed": 8, "image_layers": 1}
+    pointer = Pointer(
+        Fusion(FusionConfig(vocabulary=len(pieces), **sizes, **eyes, shared=4, map_layer=0)), pieces, None, "p"
+    )
+    engine = Engine([pointer])
+    told = engine.ask(CheckAsk(png(), "p", caption)).result(30)
+    found = engine.ask(GroundAsk(png(), "p", ("a man",))).result(30)
+    engine.close()
+    alone = pointer.check(load_image(png()), caption)
+    assert told == {**alone.to_json(), "threshold": 0.5}
+    assert 0 < told["match"] < 1
+    assert (found["width"], found["height"]) == (60, 40)
+    assert found["groundings"][0]["found"] == (found["groundings"][0]["score"] >= 0.5)
 
 
 def test_models_of_one_name_are_told_apart(models: Models) -> None:

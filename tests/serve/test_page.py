@@ -211,7 +211,7 @@ def test_a_phrase_without_a_word_is_a_problem_and_the_picture_stays(page: Page) 
     captioned(page)
     page.fill("#phrase", "...")
     page.keyboard.press("Enter")
-    expect(page.locator("#problem")).to_contain_text("Phrase")
+    expect(page.locator("#problem")).to_have_text("Type English words, such as: a red hat.")
     expect(page.locator(".sentence")).to_have_text("A dog runs after a red ball.")
 
 

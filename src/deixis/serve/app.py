@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,9 +49,6 @@ POLICY = (
     "frame-ancestors 'none'"
 )
 """What a browser may load for the page: its own files, and pictures that are in its memory already."""
-
-PATIENCE = 100_000_000
-"""Bytes that are let pass by from someone who has been refused already."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -193,11 +190,7 @@ def _description(app: FastAPI) -> dict[str, Any]:
 
 
 class Front:
-    """What every request passes: it is counted, and its answer gets the headers that keep a browser careful.
-
-    Who is refused before the whole photograph has come is let finish for a while: to close the connection on someone
-    who still sends would take the answer with it.
-    """
+    """What every request passes: it is counted, and its answer gets the headers that keep a browser careful."""
 
     def __init__(self, app: ASGIApp, meter: Meter) -> None:
         self.app, self.meter = app, meter
@@ -206,13 +199,7 @@ class Front:
         """One request."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        started, status, more = time.perf_counter(), 500, True
-
-        async def receive_on() -> Message:
-            nonlocal more
-            message = await receive()
-            more = bool(message.get("more_body", False))
-            return message
+        started, status = time.perf_counter(), 500
 
         async def send_on(message: Message) -> None:
             nonlocal status
@@ -221,15 +208,10 @@ class Front:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                if status >= 400 and scope["method"] == "POST":
-                    with suppress(TimeoutError):
-                        left = PATIENCE
-                        while more and left > 0:
-                            left -= len((await asyncio.wait_for(receive_on(), timeout=0.5)).get("body", b""))
             await send(message)
 
         try:
-            await self.app(scope, receive_on, send_on)
+            await self.app(scope, receive, send_on)
         finally:
             route = getattr(scope.get("route"), "path", "other")  # a name of ours, never what a stranger wrote
             self.meter.count(route, status, time.perf_counter() - started)

@@ -53,7 +53,7 @@ const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
 // A photograph -------------------------------------------------------------------------------------------------------
 
 async function show(photo, name) {
-  if (!photo.type.startsWith("image/")) return complain(`${name} is not a photograph; JPEG, PNG, WebP, AVIF and GIF can be read.`);
+  if (photo.type && !photo.type.startsWith("image/")) return complain(`${name} is not a photograph; JPEG, PNG, WebP, AVIF and GIF can be read.`);
   if (photo.size > settings.bytes) {
     return complain(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; up to ${settings.bytes / 1e6} MB can be sent. Make it smaller first.`);
   }
@@ -385,6 +385,7 @@ $("#ask").addEventListener("submit", async event => {
   event.preventDefault();
   const phrase = $("#phrase").value.trim();
   if (!phrase) return $("#phrase").focus();
+  if (!/[a-z0-9]/i.test(phrase)) return complain("Type English words, such as: a red hat.");
   complain("");
   try {
     await find(phrase);
