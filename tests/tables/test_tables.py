@@ -21,7 +21,7 @@ from deixis.tables import runs as running
 from deixis.tables.describe import Experiment, Run, read_experiment
 from deixis.tables.page import between_marks, cell
 from deixis.tables.report import RESAMPLES, read_kept, summarise, to_markdown, write_report
-from deixis.tables.runs import Bench, evaluate_without, is_kept, kept_folder
+from deixis.tables.runs import Bench, Unfinished, evaluate_without, is_kept, kept_folder
 from deixis.training.loop import Step, Talk
 from deixis.training.run import Given, Material
 from deixis.vision.extractor import named_extractor
@@ -182,6 +182,15 @@ def test_a_toy_comparison(
     assert [run.name for run in bench.do(experiment.runs(["taught"]))] == ["matcher-0", "taught-0"]
     assert (folder / "runs" / "matcher-0" / "run.json").stat().st_mtime_ns == mark
 
+    # a column that cannot be had (there is no Java) is no reason to keep less
+    described(tmp_path / "more", TOML.replace('{ score = "CIDEr" }', '{ score = "CIDEr" }, { score = "METEOR" }'))
+    args[1] = str(tmp_path / "more")
+    capsys.readouterr()
+    assert cli.run([*args[:-1], "--rows", "plain", "--seeds", "0"]) == 1
+    said = capsys.readouterr().err
+    assert "plain-0 has no result yet, for want of a column: METEOR" in said.replace("\n", " ")
+    assert not (tmp_path / "more" / "runs" / "plain-0").exists()
+
     # one name of features stands for one extractor
     other = tmp_path / "other.store"
     with StoreWriter(other, Contents("other eyes", {})):
@@ -264,6 +273,25 @@ def test_what_another_process_does_is_left_to_it(tmp_path: Path) -> None:
     assert "matcher-0" not in done
     assert waited == [{run.name for run in experiment.runs()} - {"matcher-0", "taught-0"}]
     assert bench.do(experiment.runs()) == []
+
+
+def test_a_run_that_lacks_a_column_waits_for_another_time(tmp_path: Path) -> None:
+    experiment = described(tmp_path / "toy")
+    with StoreWriter(tmp_path / "store", Contents("eyes", {})):
+        pass
+    said: list[str] = []
+
+    class Once(Hollow):
+        def keep(self, run: Run) -> None:
+            if run.name == "matcher-0" and not said:
+                raise Unfinished("no Java")
+            super().keep(run)
+
+    bench = Once(experiment, DATA, tmp_path / "work", {"default": tmp_path / "store"}, say=said.append)
+    done = [run.name for run in bench.do(experiment.runs())]
+    assert said == ["no Java"]
+    assert set(done) == {run.name for run in experiment.runs()} - {"matcher-0"}  # its model was there for the others
+    assert [run.name for run in bench.do(experiment.runs())] == ["matcher-0"]
 
 
 # Numbers ------------------------------------------------------------------------------------------------------------

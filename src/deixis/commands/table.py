@@ -51,17 +51,17 @@ def table(
         threads: of torch; 0: one for each core.
         quiet: no progress and no notes.
     """
-    from deixis.tables.describe import read_experiment
+    from deixis.tables.describe import Run, read_experiment
     from deixis.tables.report import write_report
+    from deixis.tables.runs import Bench, is_kept
 
     talk = Console(stderr=True, quiet=quiet, highlight=False)
     experiment = read_experiment(folder)
+    runs: list[Run] = []
     if not only_report:
         if data is None or work is None:
             raise DeixisError("--data and --work say where the data set is and where to train; or use --only-report.")
         import torch
-
-        from deixis.tables.runs import Bench, is_kept
 
         if threads:
             torch.set_num_threads(threads)
@@ -82,6 +82,8 @@ def table(
         talk.print(f"{each['title']}: {len(each['rows'])} rows, in {folder / page}", markup=False, soft_wrap=True)
     if as_json:
         print(json.dumps({"tables": found}, indent=2))
+    if unfinished := [run.name for run in runs if not is_kept(experiment, run)]:
+        raise DeixisError(f"no result of {', '.join(unfinished)} yet; the reasons stand above. Run the same again.")
     return 0
 
 

@@ -182,21 +182,24 @@ def to_markdown(experiment: Experiment, table: Table, lines: Sequence[Line], res
     return "\n\n".join(parts)
 
 
-def _best(column: Column, lines: Sequence[Line]) -> Line | None:
-    """The row that learnt with the best mean; none where there is nothing to choose from."""
-    learnt = [line for line in lines if line.row.without is None and column.score in line.entries]
+def _best(column: Column, lines: Sequence[Line]) -> float | None:
+    """The best mean of the rows that learnt, as it is written; none where there is nothing to choose from."""
+    learnt = [line.entries[column.score] for line in lines if line.row.without is None and column.score in line.entries]
     if not column.better or len(learnt) < 2:
         return None
-    sign = 1 if column.better == "more" else -1
-    return max(learnt, key=lambda line: sign * line.entries[column.score].mean)
+    return (max if column.better == "more" else min)(_written(column, entry) for entry in learnt)
 
 
-def _shown(column: Column, line: Line, best: Line | None) -> str:
+def _written(column: Column, entry: Entry) -> float:
+    return round(column.scale * entry.mean, column.digits)
+
+
+def _shown(column: Column, line: Line, best: float | None) -> str:
     entry = line.entries.get(column.score)
     if entry is None:
         return NONE
     text = cell([column.scale * value for value in entry.values], column.digits)
-    text = f"**{text}**" if line is best else text
+    text = f"**{text}**" if line.row.without is None and _written(column, entry) == best else text
     return f"{text} \\*" if entry.against is not None and entry.against.p < LEVEL else text
 
 
@@ -207,7 +210,7 @@ def _legend(table: Table, lines: Sequence[Line]) -> str:
         luck = LEVEL * len(starred)
         words.append(
             f"\\*: different from `{table.baseline}`, p < {LEVEL:g}; among {len(starred)} comparisons of equals "
-            f"{luck:.0f} stars would be luck."
+            f"{luck:.1f} stars would be luck."
         )
     words.append("Core-minutes: training of one seed, with the models that it begins from or learns from.")
     return " ".join(words)
@@ -318,9 +321,11 @@ def draw_chart(table: Table, lines: Sequence[Line], path: Path) -> None:
         grid[0][0].set_yticks(list(places), [line.row.title for line in lines])
         grid[0][0].set_ylim(len(lines) - 0.5, -0.5)
         figure.suptitle(table.title, x=0.01, ha="left", weight="bold")
-        legend = "dots: seeds; bars: ± one standard deviation; dotted line: the baseline"
+        legend = "small dots: seeds; bars: ± one standard deviation; dotted line: the baseline; circles: as trained"
         if any(line.row.source for line in lines):
-            legend += "; blue circles: as trained, amber squares: evaluated in another way"
+            legend += ", squares: evaluated in another way"
+        if any(line.row.without for line in lines):
+            legend += ", diamonds: without learning"
         figure.supxlabel(legend, x=0.01, ha="left", fontsize=8)
         figure.savefig(path, dpi=140, metadata={"Software": None})
         pyplot.close(figure)
@@ -331,11 +336,11 @@ def _draw_entry(axes: Any, place: int, row: Row, entry: Entry, scale: float) -> 
     colour, marker = (FAINT, "D") if row.without else (AMBER, "s") if row.source else (BLUE, "o")
     spread = scale * (entry.std or 0.0)
     axes.errorbar(
-        scale * entry.mean, place, xerr=spread or None, fmt=marker, color=colour, markersize=6, capsize=3, zorder=2
+        scale * entry.mean, place, xerr=spread or None, fmt=marker, color=colour, markersize=5.5, capsize=4, zorder=2
     )
     if len(entry.values) > 1:
         dots = [scale * value for value in entry.values]
-        axes.plot(dots, [place] * len(dots), ".", color=INK, markersize=3, zorder=3)
+        axes.plot(dots, [place + 0.3] * len(dots), ".", color=INK, markersize=3, zorder=3)
 
 
 def write_report(experiment: Experiment, resamples: int = RESAMPLES) -> list[Json]:

@@ -30,7 +30,7 @@ from deixis.metrics.score import save_scores, write_json
 from deixis.models.captioner import Captioner
 from deixis.models.pretrained import load_model
 from deixis.recipes import Recipe
-from deixis.tables.describe import Experiment, Run, Without
+from deixis.tables.describe import FILE, Experiment, Run, Without
 from deixis.training.loop import Scores, Talk
 from deixis.training.run import Given, Material, run_recipe
 from deixis.types import Box, Grounding, Json, Regions
@@ -42,6 +42,10 @@ DATA = "{data}"
 PATIENCE = 5.0  # seconds between two looks at what other processes have finished
 
 Watch = Callable[[str], AbstractContextManager[Talk]]  # title of a run -> whom its training tells how it goes
+
+
+class Unfinished(DeixisError):
+    """A run that has no result for now, as something that a column needs could not be had; others go on."""
 
 
 def kept_folder(experiment: Experiment, run: Run) -> Path:
@@ -79,15 +83,25 @@ class Bench:
     def do(self, runs: Sequence[Run], wait: Callable[[], None] = lambda: time.sleep(PATIENCE)) -> list[Run]:
         """Do all runs that have no kept result, each when those that it needs are done; the ones that were done here.
 
-        ``wait`` is called when all that could be done is being done by other processes.
+        A run that could not be evaluated as the tables want it is told and left for another time. ``wait`` is called
+        when all that could be done is being done by other processes.
         """
         self.work.mkdir(parents=True, exist_ok=True)
         self._require_stores(self._left(runs))
         done: list[Run] = []
+        given_up: set[str] = set()
         told = False
-        while left := self._left(runs):
+        while left := [run for run in self._left(runs) if run.name not in given_up]:
             for run in left:
-                if all(self._trained(other) for other in self.experiment.needed(run)) and self._alone(run):
+                if not all(self._trained(other) for other in self.experiment.needed(run)):
+                    continue
+                try:
+                    mine = self._alone(run)
+                except Unfinished as error:
+                    self.say(str(error))
+                    given_up.add(run.name)
+                    break
+                if mine:
                     done.append(run)
                     told = False
                     break
@@ -224,6 +238,11 @@ class Bench:
         for split in dict.fromkeys((experiment.choose, experiment.report)):
             self.say(f"{run.name}: evaluating on {split}")
             result = self.evaluate(run, self.reference(split), store)
+            for metric in sorted(experiment.columns() & result.absent.keys()):
+                raise Unfinished(
+                    f"{run.name} has no result yet, for want of a column: {result.absent[metric]} "
+                    f"Run the same again, or take {metric} out of {experiment.folder / FILE}."
+                )
             columns = [by_image(score) for score in result.scores if score.name in experiment.columns()]
             # of the others the number will do
             others = {s.name: [s.value, s.signature] for s in result.scores if s.name not in experiment.columns()}
