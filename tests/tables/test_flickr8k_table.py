@@ -1,5 +1,6 @@
 """The description of the comparison on real photographs: sound, fair and within its budget."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from deixis.recipes import CaptionerRecipe, FusionRecipe, GrounderRecipe
 from deixis.recipes.recipe import PAIRS
 from deixis.tables.describe import Experiment, read_experiment
+from deixis.tables.runs import _naming_data, _on_this_machine
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,9 @@ def test_no_box_teaches_or_chooses_but_where_it_is_said(experiment: Experiment) 
             assert row.recipe.select == "R@1"
     amc = experiment.rows["amc"].recipe
     assert isinstance(amc, FusionRecipe)
-    assert amc.detections == "{data}/detections-coco80.json.gz"
+    here = _on_this_machine(amc, Path("on/my/disk"))
+    assert here == replace(amc, detections="on/my/disk/detections-coco80.json.gz")
+    assert {**here.to_json(), **_naming_data(amc)} == amc.to_json()  # what is kept names no disk
 
 
 def test_headline_rows_have_several_seeds(experiment: Experiment) -> None:

@@ -308,6 +308,7 @@ def draw_chart(table: Table, lines: Sequence[Line], path: Path) -> None:
         figure, grid = pyplot.subplots(1, len(columns), figsize=size, sharey=True, squeeze=False, layout="constrained")
         places = range(len(lines))
         for axes, column in zip(grid[0], columns, strict=True):
+            axes.margins(x=0.12)
             for place, line in zip(places, lines, strict=True):
                 if (entry := line.entries.get(column.score)) is not None:
                     _draw_entry(axes, place, line.row, entry, column.scale)
@@ -315,7 +316,6 @@ def draw_chart(table: Table, lines: Sequence[Line], path: Path) -> None:
                         axes.axvline(column.scale * entry.mean, color=FAINT, linestyle=":", linewidth=1, zorder=0)
             axes.set_title(column.title, fontsize=10, weight="bold")
             axes.set_xlim(left=0)
-            axes.margins(x=0.12)
             axes.grid(axis="y", color="#eeeeee", zorder=0)
             axes.tick_params(axis="y", length=0)
         grid[0][0].set_yticks(list(places), [line.row.title for line in lines])

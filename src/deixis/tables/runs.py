@@ -12,8 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +78,10 @@ class Bench:
     stores: Mapping[str, Path]
     watch: Watch = silent
     say: Callable[[str], None] = lambda text: None
+    # what was read before
+    _opened: dict[str, FeatureStore] = field(default_factory=dict, init=False)
+    _materials: dict[str, Material] = field(default_factory=dict, init=False)
+    _references: dict[str, Reference] = field(default_factory=dict, init=False)
 
     def do(self, runs: Sequence[Run], wait: Callable[[], None] = lambda: time.sleep(PATIENCE)) -> list[Run]:
         """Do all runs that have no kept result, each when those that it needs are done; the ones that were done here.
@@ -199,14 +202,6 @@ class Bench:
             self._opened[features] = FeatureStore(self.stores[features])
         return self._opened[features]
 
-    @cached_property
-    def _materials(self) -> dict[str, Material]:
-        return {}
-
-    @cached_property
-    def _opened(self) -> dict[str, FeatureStore]:
-        return {}
-
     # Results
 
     def keep(self, run: Run) -> None:
@@ -219,11 +214,10 @@ class Bench:
         shown, seconds = "nothing", 0.0
         if run.row.recipe is not None:
             folder = self.model(run)
-            recipe_text = (folder / "recipe.json").read_text(encoding="utf-8")
-            # the folder of the data is this machine's own affair
-            (draft / "recipe.json").write_text(recipe_text.replace(str(self.data), DATA), encoding="utf-8")
+            recipe = read_json(folder / "recipe.json") | _naming_data(run.row.recipe)
+            (draft / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
             shutil.copyfile(folder / "log.jsonl", draft / "log.jsonl")
-            shown, seconds = json.loads(recipe_text)["supervision"], read_json(folder / "table.json")["seconds"]
+            shown, seconds = recipe["supervision"], read_json(folder / "table.json")["seconds"]
         elif run.row.source:
             source = Run(experiment.rows[run.row.source], run.seed)
             shown = read_json(self.model(source) / "recipe.json")["supervision"]
@@ -269,10 +263,6 @@ class Bench:
         if split not in self._references:
             self._references[split] = read_reference(self.data, split)
         return self._references[split]
-
-    @cached_property
-    def _references(self) -> dict[str, Reference]:
-        return {}
 
 
 def evaluate_without(kind: Without, reference: Reference, regions: Mapping[str, Regions]) -> Evaluation:
@@ -320,11 +310,14 @@ class _Clock:
         write_json(self.path, {"asked": self.asked, "seconds": self.seconds, "finished": finished})
 
 
+def _naming_data(recipe: Recipe) -> dict[str, Any]:
+    """The texts of a recipe that name the folder of the data, as they are described."""
+    return {name: text for name, text in vars(recipe).items() if isinstance(text, str) and DATA in text}
+
+
 def _on_this_machine(recipe: Recipe, data: Path) -> Recipe:
     """The recipe with the folder of the data where its texts name it."""
-    texts = {name: text for name, text in vars(recipe).items() if isinstance(text, str) and DATA in text}
-    changes: dict[str, Any] = {name: text.replace(DATA, str(data)) for name, text in texts.items()}
-    return replace(recipe, **changes)
+    return replace(recipe, **{name: text.replace(DATA, str(data)) for name, text in _naming_data(recipe).items()})
 
 
 def _refuse_other(folder: Path, before: Json, now: Json) -> None:
