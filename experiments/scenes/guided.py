@@ -80,7 +80,11 @@ def captioners() -> dict[str, CaptionerRecipe]:
         "+ pos-scan, then CIDEr and ten times pos-scan": replace(
             critical, distil=taught, critic=replace(judged, match=10.0)
         ),
+        "+ pos-scan, then CIDEr and consistency": replace(
+            critical, distil=taught, critic=CriticConfig(consistency=1.0, judge="pos-scan-small")
+        ),
         "distributed attention + pos-scan": replace(four, distil=taught),
+        "distributed attention + pos-scan for each branch": replace(four, distil=replace(taught, branches="each")),
         "distributed attention + pos-scan + cycle": replace(
             four, distil=taught, phases=(Phase(epochs=first, branches=1), Phase(epochs=second, objective="cycle"))
         ),
@@ -150,7 +154,7 @@ def report(lines: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) ->
     both = [*(line for line in before if line["row"] in shown), *lines]
     marks = [mark for line in lines for mark in line["signatures"]]
     names = list(captioners())
-    order = [shown[0], *names[:-2], shown[1], *names[-2:]]
+    order = [shown[0], *names[:-3], shown[1], *names[-3:]]
     return "\n\n".join(
         [
             table(list(matchers()), MATCHER_COLUMNS, lines),
