@@ -1,0 +1,56 @@
+"""The table of the architecture is true: every part of the package stands in it, and imports only what it may."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "deixis"
+
+
+def rows() -> dict[str, set[str]]:
+    """Part of the package -> the parts that it may import."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| `(\w+)(?:\.py|/)` \|.*\| ([^|]*) \|$", text, re.MULTILINE)
+    return {part: set(re.findall(r"`(\w+)`", may)) | ({"everything"} & {may.strip()}) for part, may in found}
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The parts of the package that a file imports, at its top or inside a function."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "deixis":
+            names = [f"deixis.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        yield from (name.split(".")[1] for name in names if name.startswith("deixis."))
+
+
+def parts() -> list[str]:
+    return sorted(
+        path.stem
+        for path in PACKAGE.iterdir()
+        if not path.name.startswith("_") and (path.is_dir() or path.suffix == ".py")
+    )
+
+
+def test_every_part_is_in_the_table() -> None:
+    assert sorted(rows()) == parts()
+
+
+@pytest.mark.parametrize("part", parts())
+def test_a_part_imports_what_it_may(part: str) -> None:
+    may = rows()[part]
+    if "everything" in may:
+        return
+    place = PACKAGE / part
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    used = {name for file in files for name in imported(file)} - {part, "errors", "__version__", "DeixisError"}
+    assert used == may, f"{part} imports {sorted(used)}, and the table says {sorted(may)}"
