@@ -53,4 +53,4 @@ def test_a_part_imports_what_it_may(part: str) -> None:
     place = PACKAGE / part
     files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
     used = {name for file in files for name in imported(file)} - {part, "errors", "__version__", "DeixisError"}
-    assert used == may, f"{part} imports {sorted(used)}, and the table says {sorted(may)}"
+    assert used <= may, f"{part} imports {sorted(used)}, and the table says {sorted(may)}"
