@@ -101,16 +101,17 @@ class Load:
             try:
                 line.connect()
             except ConnectionRefusedError:
-                self.ended["not accepted"] += 1  # the server no longer listens
+                self.ended["not taken"] += 1  # the server no longer listens
                 return
             try:
                 line.request("POST", "/v1/caption", photo, {"Content-Type": "image/jpeg"})
                 answer = line.getresponse()
-                told = json.loads(answer.read())
-                whole = answer.status == 503 or len(told["words"]) > 0
-                self.ended[str(answer.status) if whole else "torn"] += 1
-            except (ConnectionError, http.client.HTTPException):
-                self.ended["lost"] += 1
+            except ConnectionError:
+                self.ended["not taken"] += 1  # it waited in line when the server stopped
+                return
+            told = json.loads(answer.read())
+            self.ended[str(answer.status)] += 1
+            assert answer.status == 503 or told["words"]
             self.seconds.append(time.perf_counter() - started)
             line.close()
 
@@ -146,7 +147,8 @@ def measure(server: subprocess.Popen[str], photos: list[bytes], clients: int) ->
     assert server.stdout is not None
     port = urllib.parse.urlsplit(json.loads(server.stdout.readline())["url"]).port or 0
     warm = len(photos) // 10  # pools and caches fill up before memory is compared
-    Load(port, photos[:warm], clients).start().wait()
+    first = Load(port, photos[:warm], clients).start()
+    first.wait()
     before, used, counted = resident(server.pid), processor(server.pid), scrape(port)
     load = Load(port, photos[warm:], clients).start()
     seconds = load.wait()
@@ -164,8 +166,11 @@ def measure(server: subprocess.Popen[str], photos: list[bytes], clients: int) ->
         time.sleep(0.001)
     server.send_signal(signal.SIGTERM)
     last.wait()
-    code = server.wait(60)
-    print(f"stopped under load: exit code {code}, {dict(last.ended)}, lost {last.ended['lost'] + last.ended['torn']}")
+    code = server.wait(600)
+    received = sum(each.ended["200"] for each in (first, load, last))
+    answered = json.loads(server.stdout.read())["answered"] - 1  # one was the server's own, at its start
+    print(f"stopped under load: exit code {code}, {dict(last.ended)}")
+    print(f"answered {answered:,}, received {received:,}, lost {answered - received}")
 
 
 if __name__ == "__main__":

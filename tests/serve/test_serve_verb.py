@@ -39,10 +39,10 @@ def test_it_starts_answers_and_ends_when_asked_to(models: Models, tmp_path: Path
             assert run.wait(60) == 0
         finally:
             run.kill()
-        assert run.stdout.read() == ""
+        assert json.loads(run.stdout.read()) == {"answered": 3}  # each model has answered one of its own at the start
         said = run.stderr.read()
     assert f"ready: {ready['url']} (tiny, finder)" in said
-    assert said.endswith("stopped; everything that was asked has been answered.\n")
+    assert said.endswith("stopped; all 3 requests that were taken have been answered.\n")
 
 
 def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:

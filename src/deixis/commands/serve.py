@@ -43,7 +43,8 @@ def serve(
         megabytes: the largest upload.
         megapixels: the largest photograph.
         browse: open the page in a browser.
-        as_json: write the address and the models to stdout, as JSON, when the page is ready.
+        as_json: write JSON to stdout: the address and the models when the page is ready, the number of requests that
+            were answered (one for each model is its own) at the end.
         quiet: say nothing.
     """
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
@@ -80,6 +81,7 @@ def serve(
     if browse:
         threading.Timer(0.5, webbrowser.open, [url]).start()
     run(uvicorn.Server(config), ear)
-    talk.print("stopped; everything that was asked has been answered.", markup=False)
+    talk.print(f"stopped; all {engine.answered:,} requests that were taken have been answered.", markup=False)
+    if as_json:
+        print(json.dumps({"answered": engine.answered}))
     return 0
-
