@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "features": ("features", "features", "turn a folder or data set of images into a feature store"),
     "regions": ("regions", "regions", "see what the machine sees in one photograph"),
     "proposals": ("proposals", "proposals", "measure the recall of box proposals on a data set"),
-    "train": ("train", "train", "train a captioner by a recipe"),
+    "train": ("train", "train", "train a model by a recipe"),
     "search": ("search", "search", "find the photographs of a store that fit a sentence"),
     "ground": ("ground", "ground", "find phrases in a photograph"),
     "eval": ("eval", "eval", "evaluate a trained model on a split, with a page to look at"),

@@ -14,6 +14,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.models.aligner import Aligner, Placing, counting, heat_map, hottest, place
 from deixis.models.calibration import Calibration
 from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.models.pretrained import check_caption
 from deixis.types import HeatMap
 from deixis.vision.extractor import named_extractor
 
@@ -184,3 +185,13 @@ def test_regions_of_another_extractor_are_refused(aligner: Aligner) -> None:
         aligner.ground(other, "a dog")
     with pytest.raises(DeixisError, match="another"):
         aligner.scores([other], ["a dog"])
+
+
+def test_a_caption_is_held_against_a_photograph(aligner: Aligner) -> None:
+    """A matcher has a chance for each phrase and none for the whole caption."""
+    checked = check_caption(aligner, photo(), "A dog and the big ball.")
+    found = aligner.ground(photo(), "A dog and the big ball.")
+    assert checked.caption.groundings == tuple(found)
+    assert (checked.caption.words[1], checked.caption.width, checked.caption.model) == ("dog", 60, "test")
+    assert checked.match is None
+    assert checked.to_json()["doubtful"] == [one.text for one in found if one.score < 0.5]

@@ -2,70 +2,29 @@
 
 from __future__ import annotations
 
-import http.client
 import io
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import uvicorn
 from PIL import Image
+from serving import BYTES, PIXELS, VOCABULARY, Client, Models, png, taught
 
-from deixis.language.vocabulary import Vocabulary
 from deixis.models.aligner import Aligner
 from deixis.models.calibration import Calibration
 from deixis.models.captioner import Captioner
 from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.matcher import Matcher, MatcherConfig
-from deixis.objectives.cross_entropy import cross_entropy
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine, Limits
 from deixis.serve.listening import listen
 from deixis.serve.upload import UploadLimits
 from deixis.vision.extractor import named_extractor
-
-SENTENCE = ["a", "dog", "runs", "after", "a", "red", "ball"]
-VOCABULARY = Vocabulary.build([SENTENCE], minimum=1)
-BYTES, PIXELS = 400_000, 1_000_000
-
-
-def png(seed: int = 0, size: tuple[int, int] = (60, 40)) -> bytes:
-    """A photograph of noise."""
-    file = io.BytesIO()
-    noise = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
-    Image.fromarray(noise).save(file, "PNG")
-    return file.getvalue()
-
-
-def taught(decoder: Decoder) -> Decoder:
-    """The decoder, once it can say its sentence whatever it sees."""
-    words = torch.tensor([[VOCABULARY.encode(SENTENCE)]])
-    features, mask = torch.randn(1, 4, decoder.config.features), torch.ones(1, 4, dtype=torch.bool)
-    optimiser = torch.optim.Adam(decoder.parameters(), lr=0.02)
-    for _ in range(60):
-        decoded = decoder(decoder.encode(features, mask), words[..., :-1])
-        loss = cross_entropy(decoder, decoded, words[..., 1:], VOCABULARY.pad)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    return decoder
-
-
-@dataclass(frozen=True)
-class Models:
-    """What the server has, and a phrase that its finder finds in ``png()``, and one that it does not."""
-
-    captioner: Captioner
-    plain: Captioner  # with one branch
-    finder: Aligner
-    present: str
-    absent: str
 
 
 @pytest.fixture(scope="session")
@@ -87,43 +46,6 @@ def models() -> Models:
     slope = 4 / (high - low)  # the two come out at chances of .12 and .88
     finder.calibration = Calibration(slope, -slope * (low + high) / 2)
     return Models(several, plain, finder, present, absent)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-@dataclass(frozen=True)
-class Client:
-    """A server on the loopback, to be asked over HTTP."""
-
-    port: int
-    engine: Engine
-    stop: Callable[[], None]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
-
-    def ask(self, method: str, path: str, body: bytes = b"", kind: str | None = None) -> Answer:
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            line.request(method, path, body, {} if kind is None else {"Content-Type": kind})
-            answer = line.getresponse()
-            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-        finally:
-            line.close()
-
-    def photo(self, path: str, photo: bytes) -> Answer:
-        return self.ask("POST", path, photo, "image/png")
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 
 import pytest
-from conftest import BYTES, PIXELS, SENTENCE, Answer, Client, Models, png
 from PIL import Image
+from serving import BYTES, PIXELS, SENTENCE, Answer, Client, Models, png
 
 from deixis import GroundedCaption, Regions
 from deixis.models.captioner import Captioner

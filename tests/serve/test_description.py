@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import schemathesis
-from conftest import BYTES, PIXELS, Models, png
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.schemas import BaseSchema
+from serving import BYTES, PIXELS, Models, png
 from starlette.types import Receive, Scope, Send
 
 from deixis.serve.app import create_app

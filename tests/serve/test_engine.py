@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
-from conftest import Models, png
+from serving import Models, png
 
 from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image

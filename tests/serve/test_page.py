@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BYTES, Client, Models, png
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from serving import BYTES, Client, Models, png
 
 from deixis import GroundedCaption
 from deixis.show.draw import colour

@@ -13,7 +13,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from conftest import SENTENCE, Models, png
+from serving import SENTENCE, Models, png
 
 from deixis import cli
 

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from deixis.images import load_image
-from deixis.models.pretrained import FINDER, model_folder
+from deixis.models.pretrained import FINDER
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from deixis.models.pointer import Checked
+    from deixis.models.checked import Checked
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -32,12 +32,12 @@ def check(
 ) -> int:
     """Hold a caption against a photograph: a match score for each noun phrase, doubtful ones marked.
 
-    For example: deixis check photo.jpg "a man riding a red bike" --model runs/amc --draw checked.png
+    For example: deixis check photo.jpg "a man riding a red bike" --draw checked.png
 
     Args:
         photo: the photograph.
         caption: a sentence about it, yours or a model's.
-        model: a name of the package or the folder of a fusion model (see deixis train amc-small).
+        model: a name of the package or the folder of any model that finds phrases (see deixis models).
         draw: write a sheet with the heat map of each noun phrase (.png, .svg, .jpg, ...).
         as_json: write the result to stdout as JSON.
         quiet: say nothing.
@@ -45,11 +45,11 @@ def check(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
     with talk.status("loading the model"):
-        from deixis.models.pointer import Pointer
+        from deixis.models.pretrained import check_caption, load_finder
 
-        pointer = Pointer.from_pretrained(model_folder(model))
+        finder = load_finder(model)
     with talk.status(f"looking at {photo}"):
-        checked = pointer.check(image, caption)
+        checked = check_caption(finder, image, caption)
     if draw is not None:
         _draw(image, checked, draw)
     if as_json:
@@ -59,7 +59,8 @@ def check(
         for grounding in checked.caption.groundings:
             doubt = "  doubtful" if grounding in checked.doubtful else ""
             talk.print(f"  {grounding.score:4.0%}  {grounding.text}{doubt}", markup=False)
-        talk.print(f"  {checked.match:4.0%}  the whole caption", markup=False)
+        if checked.match is not None:
+            talk.print(f"  {checked.match:4.0%}  the whole caption", markup=False)
     if draw is not None:
         talk.print(f"drawn: {draw}", markup=False)
     return 0

@@ -53,7 +53,7 @@ def search(
 
     Everything happens on this machine: photographs are only opened to be drawn on.
 
-    For example: deixis search photos.store "two dogs in the snow" --model runs/pos-scan --images photos --draw dogs.png
+    For example: deixis search photos.store "two dogs in the snow" --images photos --draw dogs.png
 
     Args:
         store: the photographs' feature store (see deixis features).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -20,35 +20,12 @@ from deixis.language.parse import parse_words
 from deixis.language.tokenise import tokens
 from deixis.language.wordpiece import WordPieces
 from deixis.metrics.phrases import peak, rank_boxes
+from deixis.models.checked import Checked
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.fusion import Fusion, FusionConfig, Texts, match_maps
 from deixis.models.fusion.images import square_grid, square_pixels, standardised
 from deixis.types import Box, GroundedCaption, Grounding, HeatMap, Json, Phrase, Regions
-
-DOUBT = 0.5
-"""A noun whose phrase matches the photograph with a smaller probability is doubtful."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A caption held against a photograph."""
-
-    caption: GroundedCaption  # the groundings are its noun phrases; their score is the probability of a match
-    match: float  # that of the whole caption
-
-    @property
-    def doubtful(self) -> tuple[Grounding, ...]:
-        """The phrases that are more likely not in the photograph."""
-        return tuple(grounding for grounding in self.caption.groundings if grounding.score < DOUBT)
-
-    def to_json(self) -> Json:
-        """The caption's JSON, ``match``, and ``doubtful``: the texts of the doubtful phrases."""
-        return {
-            **self.caption.to_json(),
-            "match": self.match,
-            "doubtful": [grounding.text for grounding in self.doubtful],
-        }
 
 
 class Pointer:

@@ -17,6 +17,7 @@ from deixis.models.folder import read_config
 
 if TYPE_CHECKING:
     from deixis.models.captioner import Captioner
+    from deixis.models.checked import Checked
     from deixis.models.eyes import Eyes, Photo
     from deixis.types import Grounding, Phrase
 
@@ -97,3 +98,19 @@ def _load(given: str | Path, kinds: dict[str, tuple[str, str]]) -> Any:
     folder = model_folder(given)
     module, name = kinds[read_config(folder, *kinds)["kind"]]
     return getattr(import_module(module), name).from_pretrained(folder)
+
+
+def check_caption(finder: FindsPhrases, photo: Photo, caption: str) -> Checked:
+    """A caption held against a photograph by any model that finds phrases; the score of each tells if it is there."""
+    from deixis.language.tokenise import tokens
+    from deixis.models.checked import Checked
+    from deixis.models.pointer import Pointer
+    from deixis.types import GroundedCaption
+
+    if isinstance(finder, Pointer):
+        return finder.check(photo, caption)
+    assert finder.eyes is not None
+    regions = finder.eyes.look(photo)
+    found = tuple(finder.ground(regions, caption))
+    name = str(photo) if isinstance(photo, str | Path) else ""
+    return Checked(GroundedCaption(tokens(caption), found, None, name, *regions.size, finder.name, caption), None)

@@ -24,12 +24,11 @@ from PIL import Image
 
 from deixis.cache import nothing_kept
 from deixis.images import load_image
-from deixis.language.tokenise import tokens
 from deixis.models.aligner import heat_map
 from deixis.models.captioner import Captioner, Looks
+from deixis.models.checked import DOUBT
 from deixis.models.eyes import Eyes
-from deixis.models.pointer import DOUBT, Checked, Pointer
-from deixis.models.pretrained import FindsPhrases
+from deixis.models.pretrained import FindsPhrases, check_caption
 from deixis.types import GroundedCaption, HeatMap, Json, Regions
 
 Model = Captioner | FindsPhrases
@@ -308,9 +307,5 @@ def _heat(weights: npt.NDArray[np.float32], regions: Regions) -> HeatMap:
 
 def checked(finder: FindsPhrases, photo: Regions | Image.Image, caption: str, name: str) -> Json:
     """A caption held against a photograph; ``match`` is None where the model has no score for a whole caption."""
-    if isinstance(finder, Pointer):
-        found = finder.check(photo, caption)
-        return {**replace(found, caption=replace(found.caption, model=name)).to_json(), "threshold": DOUBT}
-    groundings = tuple(finder.ground(photo, caption))
-    held = GroundedCaption(tokens(caption), groundings, None, "", *photo.size, name, caption)
-    return {**Checked(held, math.nan).to_json(), "match": None, "threshold": DOUBT}
+    found = check_caption(finder, photo, caption)
+    return {**replace(found, caption=replace(found.caption, model=name)).to_json(), "threshold": DOUBT}
