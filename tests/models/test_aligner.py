@@ -11,8 +11,9 @@ from PIL import Image
 from deixis import DeixisError, Phrase, Regions
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.aligner import Aligner, Placing, counting, heat_map, hottest, place
+from deixis.models.aligner import Aligner, Placing, counting, place
 from deixis.models.calibration import Calibration
+from deixis.models.heat import heat_map, hottest
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.pretrained import check_caption
 from deixis.types import HeatMap

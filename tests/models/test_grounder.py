@@ -86,7 +86,7 @@ def test_the_verb(folder: tuple[Path, Path], tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr()
     lines = [json.loads(line) for line in said.out.splitlines()]
     assert [line["phrase"] for line in lines] == ["a man", "the dog"]
-    assert set(lines[0]) == {"phrase", "box", "point", "score", "model"}
+    assert set(lines[0]) == {"phrase", "box", "point", "score", "model", "heat"}
     assert Image.open(drawn).size[0] >= 90
     assert cli.run(["ground", photo, "--caption", "a man in a red hat", "--model", model]) == 0
     said = capsys.readouterr()

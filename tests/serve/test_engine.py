@@ -14,9 +14,9 @@ from serving import Models, png
 from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image
 from deixis.language.wordpiece import WordPieces
-from deixis.models.aligner import heat_map
 from deixis.models.captioner import Captioner, Looks
 from deixis.models.fusion import Fusion, FusionConfig
+from deixis.models.heat import heat_map
 from deixis.models.pointer import Pointer
 from deixis.serve.engine import BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, Limits, caption_json, named
 from deixis.types import Grounding

@@ -15,11 +15,11 @@ from deixis import boxes as geometry
 from deixis.language.parse import parse_words
 from deixis.language.sentence import sentence
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.aligner import heat_map
 from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, voters
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
+from deixis.models.heat import heat_map
 from deixis.models.padding import pad_ragged, pad_regions
 from deixis.models.voting import Place, chosen
 from deixis.types import GroundedCaption, Grounding, Json, Regions

@@ -16,10 +16,11 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.models.calibration import Calibration
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
+from deixis.models.heat import heat_map, hottest
 from deixis.models.padding import pad_regions
 from deixis.models.phrases import Description, describe, name_vectors, pad_phrases
 from deixis.models.refiner import Refiner, RefinerConfig
-from deixis.types import Box, Grounding, Json, Phrase, Regions
+from deixis.types import Box, Grounding, HeatMap, Json, Phrase, Regions
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Found:
 
     box: Box  # pixels
     evidence: float
+    heat: HeatMap  # of the coarse attention; its hottest place is the point
 
 
 class Grounder:
@@ -65,7 +67,15 @@ class Grounder:
         found = next(self.find([self.eyes.look(photo)], [descriptions]))
         spans = [span for description in descriptions for span in description.phrases]
         return [
-            Grounding(text, one.box, self.calibration(one.evidence), start, end)
+            Grounding(
+                text,
+                one.box,
+                self.calibration(one.evidence),
+                start,
+                end,
+                point=hottest(one.heat),
+                heat=one.heat,
+            )
             for text, one, (start, end) in zip(texts, found, spans, strict=True)
         ]
 
@@ -81,12 +91,13 @@ class Grounder:
             names = name_vectors(some, self.refiner.config.top_names) if named else None
             matched = self.refiner(pad_regions(some), pad_phrases(asked, self.vocabulary, meaning=named), names)
             boxes, evidence = (part.numpy() for part in matched.answer())
+            attention = matched.attention.double().numpy()  # [I, P, N]
             for i, one in enumerate(some):
                 count = sum(len(description.phrases) for description in asked[i])
-                pixels = geometry.from_normalised(boxes[i, :count], *one.size).tolist()
+                pixels = geometry.from_normalised(boxes[i, :count], *one.size)
                 yield [
-                    Found((x1, y1, x2, y2), float(e))
-                    for (x1, y1, x2, y2), e in zip(pixels, evidence[i, :count], strict=True)
+                    Found(geometry.as_box(box), float(e), heat_map(weights[: len(one)], one))
+                    for box, e, weights in zip(pixels, evidence[i, :count], attention[i, :count], strict=True)
                 ]
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:

@@ -24,10 +24,10 @@ from PIL import Image
 
 from deixis.cache import nothing_kept
 from deixis.images import load_image
-from deixis.models.aligner import heat_map
 from deixis.models.captioner import Captioner, Looks
 from deixis.models.checked import DOUBT
 from deixis.models.eyes import Eyes
+from deixis.models.heat import heat_map
 from deixis.models.pretrained import FindsPhrases, check_caption
 from deixis.types import GroundedCaption, HeatMap, Json, Regions
 

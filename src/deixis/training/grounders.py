@@ -22,6 +22,7 @@ from deixis.metrics.references import phrase_references
 from deixis.models.calibration import Calibration, auc, fit
 from deixis.models.eyes import Eyes
 from deixis.models.grounder import Found, Grounder
+from deixis.models.heat import hottest
 from deixis.models.padding import PaddedRegions, pad_regions
 from deixis.models.phrases import Description, PaddedPhrases, describe, name_vectors, pad_phrases
 from deixis.models.refiner import Matched, Refiner, RefinerConfig
@@ -269,7 +270,7 @@ class Validation:
             )
         }
         return {
-            r.id: [Grounding(r.phrase, one.box, one.evidence)]
+            r.id: [Grounding(r.phrase, one.box, one.evidence, point=hottest(one.heat))]
             for r in self.references
             if (one := places.get((r.image, r.caption, r.start))) is not None
         }
