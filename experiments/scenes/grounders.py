@@ -32,7 +32,7 @@ from deixis.training.run import run_recipe
 
 TRAINING, VALIDATION, TEST = 500, 60, 200
 EPOCHS = 8
-ROWS: dict[str, tuple[str, Place]] = {  # row -> (recipe, which region is the answer)
+ROWS: dict[str, tuple[str, Place]] = {  # row -> (recipe, which region is the answer); WIDE is added to some of them
     "baseline, best region": ("reir-baseline-small", "best"),
     "TSD, STR, VOGN and RC, best region": ("reir-small", "best"),
     "baseline": ("reir-baseline-small", "vote"),
@@ -42,7 +42,11 @@ ROWS: dict[str, tuple[str, Place]] = {  # row -> (recipe, which region is the an
     "TSD, VOGN and RC": ("reir-graph-small", "vote"),
     "TSD, STR, VOGN without attention and RC": ("reir-uniform-graph-small", "vote"),
     "TSD, STR, VOGN and RC": ("reir-small", "vote"),
+    "TSD, STR without the phrase, wide": ("reir-region-regression-small", "vote"),
+    "TSD, STR, wide": ("reir-regression-small", "vote"),
+    "TSD, STR, VOGN and RC, wide": ("reir-small", "vote"),
 }
+WIDE = {"threshold": 0.3, "weight": 1.0}  # boxes learn from a box that they share less with (.6 and .1 in the paper)
 MEASURES = ("accuracy", "mean_iou", "pointing")
 
 
@@ -56,7 +60,8 @@ def recipe(row: str, seed: int) -> GrounderRecipe:
         model=replace(found.model, **sizes, names="none", context=False, place=place),
         phases=(Phase(EPOCHS),),
         schedule=Schedule(rate=3e-3, decay=0.85, every=1, clip=1.0),
-        self_taught=replace(found.self_taught, warm_up=0.375),  # the matching has to be learnt before it can teach
+        # the matching has to be learnt before it can teach
+        self_taught=replace(found.self_taught, warm_up=0.375, **(WIDE if row.endswith("wide") else {})),
         seed=seed,
     )
 
