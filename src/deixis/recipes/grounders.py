@@ -76,7 +76,7 @@ WHOLE = replace(
     REIR,
     name="reir-whole",
     paper="ReIR, with regions that vote, phrases read by themselves and no names (ours)",
-    model=replace(REIR.model, place="vote", context=False, names="none"),
+    model=replace(REIR.model, place="vote", context=False, names="none", top_names=5),
 )
 
 
