@@ -25,10 +25,10 @@ from rich.console import Console
 from deixis.commands.train import Bar
 from deixis.metrics.phrases import FLICKR30K, baselines, phrase_scores
 from deixis.models.grounder import Grounder
-from deixis.models.voting import Place
 from deixis.recipes import GROUNDERS, GrounderRecipe, Phase, Schedule
 from deixis.training.grounders import Validation
 from deixis.training.run import run_recipe
+from deixis.types import Place
 
 TRAINING, VALIDATION, TEST = 500, 60, 200
 EPOCHS = 8

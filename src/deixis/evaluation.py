@@ -19,8 +19,7 @@ from deixis.models.captioner import Captioner
 from deixis.models.eyes import Photo
 from deixis.models.grounder import Grounder
 from deixis.models.pretrained import FindsPhrases
-from deixis.models.voting import Place
-from deixis.types import GroundedCaption, Grounding, Regions
+from deixis.types import GroundedCaption, Grounding, Place, Regions
 
 Answers = dict[Mention, tuple[Grounding, ...]]
 

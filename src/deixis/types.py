@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from deixis import boxes as geometry
 from deixis.errors import DeixisError
 
 Box = tuple[float, float, float, float]
+Place = Literal["best", "vote"]  # the box of a word: the region with the most attention, or the one that all vote for
 Point = tuple[float, float]
 Json = dict[str, Any]
 

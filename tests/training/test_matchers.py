@@ -40,8 +40,8 @@ def world(n: int, seed: int = 0) -> tuple[list[Sample], dict[str, Regions]]:
     return samples, regions
 
 
-def material() -> Material:
-    training, seen = world(60)
+def material(training_images: int = 60) -> Material:
+    training, seen = world(training_images)
     validation, more = world(12, seed=1)
     extractor = {"name": EYES.name, "description": EYES.describe()}
     return Material(training, validation, seen | more, extractor, "a made world")
@@ -69,32 +69,27 @@ def hits(aligner: Aligner, samples: Sequence[Sample], regions: dict[str, Regions
             truth = seen.boxes[seen.features[:, THINGS.index(found.text.removeprefix("a "))].argmax()]
             right.append(found.box == tuple(truth))
             assert found.point is not None
-            assert found.heat is not None
-            middle = found.heat.grid[16, int(32 * (found.box[0] + 5) / 50)]
-            assert middle == pytest.approx(found.heat.grid.max())  # nowhere is hotter than in the box
+            assert (truth[0] <= found.point[0] < truth[2]) == right[-1]
     return float(np.mean(right))
 
 
 @pytest.mark.parametrize("name", ["scan-small", "pos-scan-small"])
 def test_it_learns_to_find_and_to_point_from_pairs_alone(name: str, tmp_path: Path) -> None:
-    made = material()
-    found = []
-    for seed in (1, 2, 0):  # what one seed learns of eight words is luck
-        run_recipe(tiny(name, epochs=8, seed=seed), made, tmp_path / str(seed))
-        aligner = Aligner.from_pretrained(tmp_path / str(seed))
-        found.append(hits(aligner, made.validation, dict(made.regions)))
-    assert np.mean(found) > 0.8  # 1/5 by chance
+    made = material(240)  # with a quarter of them, what a seed learns of eight words is luck
+    run_recipe(tiny(name, epochs=8), made, tmp_path)
+    aligner = Aligner.from_pretrained(tmp_path)
     assert aligner.name == name
     pairs = make_pairs(made.validation, aligner.vocabulary, aligner.matcher.config.count, 20)
     scores = recalls(aligner.matcher, pairs, made.regions)
     assert scores["t2i_R@1"] > 0.7  # 1/12 by chance
     assert scores["recall_sum"] == pytest.approx(sum(v for k, v in scores.items() if "R@" in k))
+    assert hits(aligner, made.validation, dict(made.regions)) > 0.8  # 1/5 by chance
     here, there = (made.regions[sample.image_id] for sample in made.validation[:2])
     words = set(made.validation[0].captions[0].tokens) - set(made.validation[1].captions[0].tokens)
     things = [f"a {word}" for word in words if word in THINGS]
     sure, unsure = (np.mean([g.score for g in aligner.ground(seen, things)]) for seen in (here, there))
     assert unsure < 0.5 < sure
-    assert "no boxes" in (tmp_path / "0" / "README.md").read_text()
+    assert "no boxes" in (tmp_path / "README.md").read_text()
 
 
 class Killed(Exception):

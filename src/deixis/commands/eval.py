@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -19,9 +19,7 @@ from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores
 from deixis.show.page import Shown, caption_page
-from deixis.types import GroundedCaption
-
-Place = Literal["best", "vote"]  # as in models/voting.py, which needs torch
+from deixis.types import GroundedCaption, Place
 
 if TYPE_CHECKING:
     from deixis.models.eyes import Eyes, Photo

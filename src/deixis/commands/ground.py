@@ -14,13 +14,11 @@ from rich.table import Column, Table
 
 from deixis.errors import DeixisError
 from deixis.images import load_image
+from deixis.models.checked import DOUBT
 from deixis.models.pretrained import FINDER, load_finder
 from deixis.types import Grounding
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-
-THERE = 0.5
-"""A phrase with a lower score is more likely absent than present."""
 
 
 def ground(
@@ -98,6 +96,6 @@ def _heat(image: Image.Image, found: Sequence[Grounding], file: Path) -> None:
 def _table(found: Sequence[Grounding]) -> Table:
     table = Table("phrase", *(Column(name, justify="right") for name in ("score", "x1", "y1", "x2", "y2")), "")
     for one in found:
-        doubt = "" if one.score >= THERE else "perhaps not there"
+        doubt = "" if one.score >= DOUBT else "perhaps not there"
         table.add_row(one.text, f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), doubt)
     return table

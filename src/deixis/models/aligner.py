@@ -26,8 +26,8 @@ from deixis.models.folder import read_model, write_model
 from deixis.models.heat import heat_map, hottest
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.padding import pad_regions
-from deixis.models.voting import Place, chosen
-from deixis.types import Grounding, Json, Phrase, Regions
+from deixis.models.voting import chosen
+from deixis.types import Grounding, Json, Phrase, Place, Regions
 
 Floats = npt.NDArray[np.floating]
 

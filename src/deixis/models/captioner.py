@@ -21,8 +21,8 @@ from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.heat import heat_map
 from deixis.models.padding import pad_ragged, pad_regions
-from deixis.models.voting import Place, chosen
-from deixis.types import GroundedCaption, Grounding, Json, Regions
+from deixis.models.voting import chosen
+from deixis.types import GroundedCaption, Grounding, Json, Place, Regions
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from deixis import boxes as geometry
@@ -20,7 +22,7 @@ from deixis.models.heat import heat_map, hottest
 from deixis.models.padding import pad_regions
 from deixis.models.phrases import Description, describe, name_vectors, pad_phrases
 from deixis.models.refiner import Refiner, RefinerConfig
-from deixis.types import Box, Grounding, HeatMap, Json, Phrase, Regions
+from deixis.types import Box, Grounding, Json, Phrase, Regions
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Found:
 
     box: Box  # pixels
     evidence: float
-    heat: HeatMap  # of the coarse attention; its hottest place is the point
+    attention: npt.NDArray[np.floating]  # [N] of the coarse stage
 
 
 class Grounder:
@@ -64,7 +66,9 @@ class Grounder:
             descriptions, texts = [alone(phrase) for phrase in wanted], list(wanted)
         if not texts:
             return []
-        found = next(self.find([self.eyes.look(photo)], [descriptions]))
+        regions = self.eyes.look(photo)
+        found = next(self.find([regions], [descriptions]))
+        heats = [heat_map(one.attention, regions) for one in found]
         spans = [span for description in descriptions for span in description.phrases]
         return [
             Grounding(
@@ -73,10 +77,10 @@ class Grounder:
                 self.calibration(one.evidence),
                 start,
                 end,
-                point=hottest(one.heat),
-                heat=one.heat,
+                point=hottest(heat),
+                heat=heat,
             )
-            for text, one, (start, end) in zip(texts, found, spans, strict=True)
+            for text, one, heat, (start, end) in zip(texts, found, heats, spans, strict=True)
         ]
 
     @torch.inference_mode()
@@ -96,7 +100,7 @@ class Grounder:
                 count = sum(len(description.phrases) for description in asked[i])
                 pixels = geometry.from_normalised(boxes[i, :count], *one.size)
                 yield [
-                    Found(geometry.as_box(box), float(e), heat_map(weights[: len(one)], one))
+                    Found(geometry.as_box(box), float(e), weights[: len(one)])
                     for box, e, weights in zip(pixels, evidence[i, :count], attention[i, :count], strict=True)
                 ]
 

@@ -20,7 +20,8 @@ from deixis.models.lstm import run_lstm
 from deixis.models.moves import move
 from deixis.models.padding import PaddedRegions
 from deixis.models.phrases import PaddedPhrases
-from deixis.models.voting import Place, votes
+from deixis.models.voting import votes
+from deixis.types import Place
 
 
 @dataclass(frozen=True)

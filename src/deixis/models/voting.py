@@ -7,19 +7,13 @@ for the regions that it overlaps with, the one that most of them agree on is the
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from deixis.models.moves import overlap
-from deixis.types import Regions
-
-Place = Literal["best", "vote"]
-"""Which region is the answer: the one with the most attention, or the one that the attended ones vote for."""
-
+from deixis.types import Place, Regions
 
 TRUST, LEAST = 0.1, 0.001
 """The power of a detector's score in the votes, and the least score that counts. (A tenth: the attention knows which

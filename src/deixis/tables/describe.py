@@ -15,11 +15,10 @@ import tyro
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import group_of
 from deixis.recipes import Recipe, find
-from deixis.types import Json
+from deixis.types import Json, Place
 
 FILE = "table.toml"
 ROLES = ("start", "teacher", "judge")  # what a recipe may be given of other rows
-Place = Literal["best", "vote"]  # as in models/voting.py
 Without = Literal["whole-image", "best-proposal"]
 Better = Literal["more", "less", ""]
 

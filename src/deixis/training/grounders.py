@@ -22,7 +22,7 @@ from deixis.metrics.references import phrase_references
 from deixis.models.calibration import Calibration, auc, fit
 from deixis.models.eyes import Eyes
 from deixis.models.grounder import Found, Grounder
-from deixis.models.heat import hottest
+from deixis.models.heat import heat_map, hottest
 from deixis.models.padding import PaddedRegions, pad_regions
 from deixis.models.phrases import Description, PaddedPhrases, describe, name_vectors, pad_phrases
 from deixis.models.refiner import Matched, Refiner, RefinerConfig
@@ -35,7 +35,7 @@ from deixis.recipes.grounders import GrounderRecipe
 from deixis.recipes.recipe import Phase
 from deixis.training.loop import Scores, Talk, train
 from deixis.training.run import Material, card_files
-from deixis.types import Grounding, Regions
+from deixis.types import Grounding, Point, Regions
 
 NOT_SEEN = "notvisual"  # the type of phrases that Flickr30k Entities marks as naming nothing in the picture
 
@@ -270,10 +270,13 @@ class Validation:
             )
         }
         return {
-            r.id: [Grounding(r.phrase, one.box, one.evidence, point=hottest(one.heat))]
+            r.id: [Grounding(r.phrase, one.box, one.evidence, point=self._point(r.image, one))]
             for r in self.references
             if (one := places.get((r.image, r.caption, r.start))) is not None
         }
+
+    def _point(self, image: str, found: Found) -> Point:
+        return hottest(heat_map(found.attention, self.material.regions[image]))
 
     @cached_property
     def references(self) -> tuple[PhraseReference, ...]:
