@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from deixis import DeixisError, Phrase, Regions
+from deixis.evaluation import set_place
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.aligner import Aligner, Placing, counting, place
@@ -16,6 +17,7 @@ from deixis.models.calibration import Calibration
 from deixis.models.heat import heat_map, hottest
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.pretrained import check_caption
+from deixis.models.voting import chosen
 from deixis.types import HeatMap
 from deixis.vision.extractor import named_extractor
 
@@ -196,3 +198,15 @@ def test_a_caption_is_held_against_a_photograph(aligner: Aligner) -> None:
     assert (checked.caption.words[1], checked.caption.width, checked.caption.model) == ("dog", 60, "test")
     assert checked.match is None
     assert checked.to_json()["doubtful"] == [one.text for one in found if one.score < 0.5]
+
+
+def test_the_place_of_a_trained_model_can_be_changed(aligner: Aligner) -> None:
+    regions = aligner.eyes.look(photo())
+    other = Aligner(aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "other", placing=Placing("best"))
+    before = [one.box for one in other.ground(regions, "A dog and the big ball.")]
+    set_place(other, "vote")
+    (look,), _ = other.align(regions, parse(["A dog and the big ball."]))
+    after = [one.box for one in other.ground(regions, "A dog and the big ball.")]
+    assert before == [tuple(regions.boxes[look[row].argmax()]) for row in (1, 5)]
+    assert after == [tuple(regions.boxes[chosen(regions, look[row], "vote")]) for row in (1, 5)]
+    assert before != after

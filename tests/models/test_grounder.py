@@ -1,6 +1,7 @@
 """The grounder that people call, and its verb."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,13 @@ import torch
 from PIL import Image
 
 from deixis import DeixisError, cli
+from deixis.boxes import contains
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.calibration import Calibration, auc, fit
 from deixis.models.grounder import Grounder, alone
+from deixis.models.heat import hottest
 from deixis.models.pretrained import load_finder
-from deixis.models.refiner import Refiner, RefinerConfig
+from deixis.models.refiner import Matched, Refiner, RefinerConfig
 from deixis.vision.extractor import named_extractor
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on", "the"]], minimum=1)
@@ -47,7 +50,28 @@ def test_phrases_of_a_list_are_looked_for_one_by_one(folder: tuple[Path, Path]) 
         assert 0 <= x1 < x2 <= 90
         assert 0 <= y1 < y2 <= 60
         assert 0 < one.score < 1
+        assert one.heat is not None
+        assert one.heat.size == (90, 60)
+        assert one.point == hottest(one.heat)
     assert grounder.ground(folder[1], []) == []
+
+
+def test_the_heat_is_that_of_the_coarse_attention(folder: tuple[Path, Path]) -> None:
+    """Wherever the attention is put, there the grounder points."""
+    grounder = Grounder.from_pretrained(folder[0])
+    regions = grounder.eyes.look(folder[1])
+    real = grounder.refiner.forward
+    for best in (1, 7, 15):
+        alone = torch.zeros(len(regions))
+        alone[best] = 1
+
+        def forward(*args: object, alone: torch.Tensor = alone) -> Matched:
+            matched = real(*args)
+            return replace(matched, attention=alone.expand_as(matched.attention))
+
+        grounder.refiner.forward = forward
+        (found,) = grounder.ground(regions, ["the dog"])
+        assert contains(regions.boxes[best], found.pointing())
 
 
 def test_the_phrases_of_a_caption_are_found_and_related(folder: tuple[Path, Path]) -> None:
