@@ -19,26 +19,37 @@ from deixis.models.captioner import Captioner
 from deixis.models.eyes import Photo
 from deixis.models.grounder import Grounder
 from deixis.models.pretrained import FindsPhrases
+from deixis.models.regrounding import reground
 from deixis.types import GroundedCaption, Grounding, Place, Regions
 
 Answers = dict[Mention, tuple[Grounding, ...]]
 
 
 def evaluate_captioner(
-    captioner: Captioner, reference: Reference, regions: Mapping[str, Regions], options: Options | None = None
+    captioner: Captioner,
+    reference: Reference,
+    regions: Mapping[str, Regions],
+    options: Options | None = None,
+    finder: FindsPhrases | None = None,
 ) -> tuple[Predictions, Evaluation]:
     """The captions of a split and, where it has boxes, the places of the phrases of its own captions; all scores.
 
     The captions give caption metrics, F1 and the analysis of errors. The phrases, grounded while the captioner is made
-    to say the true sentences, give attention accuracy, and accuracy and pointing as of any phrase grounder.
+    to say the true sentences, give attention accuracy, and accuracy and pointing as of any phrase grounder. A
+    ``finder`` gives the nouns of the captions their places. What the captioner attends to in true sentences is then
+    beside the point and left out; :func:`evaluate_finder` tells how the finder does there.
     """
     said = caption_images(captioner, reference.samples, regions)
+    if finder is not None:
+        said = {image: reground(finder, regions[image], caption) for image, caption in said.items()}
     metrics = ["captions"]
     answers: Answers = {}
     if reference.phrases:
+        metrics += ["grounding", "errors", "hallucination"]
+    if reference.phrases and finder is None:
         boxed = {phrase.image for phrase in reference.phrases}
         answers = read_phrases(captioner, [s for s in reference.samples if s.image_id in boxed], regions)
-        metrics += ["grounding", "errors", "hallucination", "words", "phrases"]
+        metrics += ["words", "phrases"]
     predictions = Predictions(Path(captioner.name), "deixis", said, phrases=answers)
     options = options or Options(metrics=tuple(metrics), missing="skip")
     return predictions, evaluate(predictions, reference, options)
@@ -133,3 +144,8 @@ def set_place(model: Captioner | FindsPhrases, place: Place) -> None:
         model.refiner.config = replace(model.refiner.config, place=place)
     else:
         raise DeixisError(f"{model.name} has heat maps instead of regions: there is nothing that could vote.")
+
+
+def joint_supervision(captioner: str, finder: str) -> str:
+    """What a captioner and the finder that places its nouns were shown, from what each of them was."""
+    return captioner if captioner == finder else f"{captioner}; finder: {finder}"

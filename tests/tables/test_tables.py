@@ -57,6 +57,10 @@ minutes = 1
 from = "plain"
 place = "vote"
 
+[rows.plain-found]
+from = "plain"
+finder = "matcher"
+
 [rows.whole]
 without = "whole-image"
 
@@ -66,7 +70,7 @@ without = "best-proposal"
 [[tables]]
 name = "captioners"
 title = "Captioners"
-rows = ["plain", "plain-vote", "taught"]
+rows = ["plain", "plain-vote", "plain-found", "taught"]
 baseline = "plain"
 columns = [
   {{ score = "CIDEr" }},
@@ -133,7 +137,7 @@ def test_a_toy_comparison(
 
     capsys.readouterr()
     assert cli.run([*args, "--json"]) == 0
-    # what others need comes first, and one seed after the other; `plain-vote` trains nothing
+    # what others need comes first, and one seed after the other; `plain-vote` and `plain-found` train nothing
     assert [name for name, _ in began[2:]] == ["matcher-0", "taught-0", "plain-1", "matcher-1"]
     assert dict(began)["taught-0"] == Given(teacher=work / "matcher-0")
     lines = (folder / "runs" / "matcher-0" / "log.jsonl").read_text().splitlines()
@@ -144,6 +148,7 @@ def test_a_toy_comparison(
     assert {name: row["seeds"] for name, row in captioners.items()} == {
         "plain": [0, 1],
         "plain-vote": [0, 1],
+        "plain-found": [0, 1],
         "taught": [0],
     }
     plain = captioners["plain"]["scores"]["CIDEr"]
@@ -152,6 +157,14 @@ def test_a_toy_comparison(
     assert "against_baseline" not in plain
     # the same weights say the same words
     assert captioners["plain-vote"]["scores"]["CIDEr"]["values"] == plain["values"]
+    assert captioners["plain-found"]["scores"]["CIDEr"]["values"] == plain["values"]
+    assert captioners["plain-found"]["scores"]["F1_all"]["against_baseline"]["items"] == 2
+    assert captioners["plain-found"]["core_minutes_in_all"] == pytest.approx(
+        captioners["plain"]["core_minutes"] + grounders["matcher"]["core_minutes"]
+    )
+    found = json.loads((folder / "runs" / "plain-found-0" / "run.json").read_text())
+    assert (found["asked"]["from"], found["asked"]["finder"]) == ("plain", "matcher")
+    assert found["supervision"] == "photographs with captions, no boxes"
     assert captioners["plain-vote"]["scores"]["CIDEr"]["against_baseline"]["p"] == 1
     assert captioners["plain-vote"]["core_minutes"] == 0
     assert captioners["plain-vote"]["core_minutes_in_all"] == pytest.approx(captioners["plain"]["core_minutes"])
@@ -269,9 +282,9 @@ def test_what_another_process_does_is_left_to_it(tmp_path: Path) -> None:
         held.close()
 
     done = [run.name for run in bench.do(experiment.runs(), wait)]
-    assert done[-1] == "taught-0"  # nobody can be taught before the matcher is there
+    assert done[-2:] == ["plain-found-0", "taught-0"]  # nobody can be taught or placed before the matcher is there
     assert "matcher-0" not in done
-    assert waited == [{run.name for run in experiment.runs()} - {"matcher-0", "taught-0"}]
+    assert waited == [{run.name for run in experiment.runs()} - {"matcher-0", "plain-found-0", "taught-0"}]
     assert bench.do(experiment.runs()) == []
 
 
@@ -413,6 +426,12 @@ def test_dependencies_come_first_and_only_what_is_asked_for(tmp_path: Path) -> N
         ('teacher = "matcher"', 'teacher = "whole"', "trains none"),
         ("seeds = [0]\n", "seeds = [2]\n", "needs 'matcher' with the seed 2"),
         ('from = "plain"', "", "exactly one of 'recipe', 'from' and 'without'"),
+        ('from = "plain"\nfinder', 'without = "whole-image"\nfinder', "say with 'from' whose captions"),
+        ('from = "plain"\nfinder', 'from = "matcher"\nfinder', "'matcher' writes no captions"),
+        ('finder = "matcher"', 'finder = "taught"', "'taught' writes captions; a 'finder' is a row whose model finds"),
+        ('finder = "matcher"', 'finder = "nobody"', "needs the row 'nobody'"),
+        ('finder = "matcher"', 'finder = "best"', "trains none"),
+        ('recipe = "scan-small"', 'recipe = "scan-small"\nfeatures = "wide"', "see different features"),
         ('place = "vote"', 'place = "votes"', "'place' is 'votes'; there is best, vote"),
         ('score = "F1_all"', 'score = "F2_all"', "no metric 'F2_all'"),
         ('baseline = "plain"', 'baseline = "whole"', "not among its rows"),
@@ -428,6 +447,48 @@ def test_mistakes_are_told_before_anything_is_done(tmp_path: Path, old: str, new
     assert old in TOML
     with pytest.raises(DeixisError, match=reason):
         described(tmp_path / "toy", TOML.replace(old, new, 1))
+
+
+def test_a_finder_sees_what_the_captioner_sees(tmp_path: Path) -> None:
+    wide = TOML.replace('teacher = "matcher"\n', "").replace("updown+scan-small", "updown-small")
+    wide = wide.replace('recipe = "scan-small"', 'recipe = "scan-small"\nfeatures = "wide"')
+    with pytest.raises(DeixisError, match="'plain' and its finder 'matcher' see different features"):
+        described(tmp_path / "toy", wide)
+
+
+def test_runs_from_before_there_were_finders_are_still_good(tmp_path: Path) -> None:
+    experiment = described(tmp_path / "toy")
+    run = Run(experiment.rows["plain-vote"], 0)
+    keep_by_hand(experiment, run, {"CIDEr": [0.0]})
+    file = kept_folder(experiment, run) / "run.json"
+    record = json.loads(file.read_text())
+    del record["asked"]["finder"]
+    file.write_text(json.dumps(record))
+    assert is_kept(experiment, run)
+    with pytest.raises(DeixisError, match="finder was different"):
+        is_kept(experiment, Run(replace(run.row, finder="matcher"), 0))
+
+
+def test_the_row_of_the_finder_tells_how_it_chooses_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[tuple[str, str | None]] = []
+
+    class Model:
+        def __init__(self, folder: Path) -> None:
+            self.name = folder.name
+
+    def scored(captioner: Model, reference: None, regions: object, finder: Model) -> tuple[None, str]:
+        return None, f"{captioner.name} by {finder.name}"
+
+    monkeypatch.setattr(running, "Captioner", Model)
+    for name in ("load_model", "load_finder"):
+        monkeypatch.setattr(running, name, Model)
+    monkeypatch.setattr(running, "set_place", lambda model, place: loaded.append((model.name, place)))
+    monkeypatch.setattr(running, "evaluate_captioner", scored)
+    experiment = described(tmp_path / "toy")
+    bench, row = Bench(experiment, DATA, tmp_path / "work", {}), experiment.rows["plain-found"]
+    assert bench.evaluate(Run(row, 1), None, {}) == "plain-1 by matcher-1"  # type: ignore[arg-type, comparison-overlap]
+    bench.evaluate(Run(replace(row, place="vote"), 1), None, {})  # type: ignore[arg-type]
+    assert loaded == [("matcher-1", "best"), ("matcher-1", "vote")]
 
 
 def test_a_circle_is_refused(tmp_path: Path) -> None:

@@ -115,11 +115,12 @@ class Centre:
 
     name, eyes = "centre", None
 
-    def ground(self, photo: Regions, wanted: str, phrases: Sequence[Phrase] | None = None) -> list[Grounding]:
-        assert phrases
+    def ground(
+        self, photo: Regions, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
+    ) -> list[Grounding]:
         width, height = photo.size
         box = (width / 4, height / 4, 3 * width / 4, 3 * height / 4)
-        return [Grounding(phrase.text, box, 1.0) for phrase in phrases]
+        return [Grounding(text, box, 1.0) for text in ([phrase.text for phrase in phrases] if phrases else wanted)]
 
 
 def test_phrase_grounders_are_scored_too(world: tuple[list[Sample], dict[str, Regions], Captioner]) -> None:
@@ -136,10 +137,7 @@ def test_a_matcher_is_asked_which_image_belongs_to_which_caption(
     world: tuple[list[Sample], dict[str, Regions], Captioner],
 ) -> None:
     samples, regions, model = world
-    width = regions[samples[0].image_id].features.shape[1]
-    torch.manual_seed(0)
-    matcher = Matcher(MatcherConfig(len(model.vocabulary), width, words=8, embed=8))
-    aligner = Aligner(matcher, model.vocabulary, model.eyes.to_json(), "tiny")
+    aligner = matcher_like(model, regions[samples[0].image_id].features.shape[1])
     reference = make_reference(Dataset("scenes", "test", tuple(samples)), lambda: samples)
     _, result = evaluate_finder(aligner, reference, regions)
     scores = {score.name: score for score in result.scores}
@@ -151,6 +149,24 @@ def test_a_matcher_is_asked_which_image_belongs_to_which_caption(
     assert {score.name[:4] for score in result.scores} == {"i2t_", "t2i_"}
     with pytest.raises(DeixisError, match="no phrases with boxes"):
         evaluate_finder(Centre(), make_reference(Dataset("scenes", "test", tuple(bare)), tuple), regions)
+
+
+def test_a_finder_places_the_nouns_of_captions(world: tuple[list[Sample], dict[str, Regions], Captioner]) -> None:
+    """Words and their scores stay; boxes and their scores are the finder's; true sentences are nobody's business."""
+    samples, regions, model = world
+    reference = make_reference(Dataset("scenes", "test", tuple(samples)), lambda: samples)
+    own, before = evaluate_captioner(model, reference, regions)
+    placed, after = evaluate_captioner(model, reference, regions, finder=Centre())
+    old, new = ({score.name: score for score in result.scores} for result in (before, after))
+    assert new["CIDEr"].value == old["CIDEr"].value
+    assert new["F1_loc"].signature == old["F1_loc"].signature  # the protocol is the same, so the two can be compared
+    assert {name for name in old if name not in new} >= {"attention_accuracy", "accuracy", "pointing"}
+    assert placed.phrases == {}
+    for image, caption in placed.captions.items():
+        width, height = regions[image].size
+        assert caption.words == own.captions[image].words
+        assert {g.box for g in caption.groundings} <= {(width / 4, height / 4, 3 * width / 4, 3 * height / 4)}
+    assert any(caption.groundings for caption in placed.captions.values())
 
 
 def test_images_are_ordered_by_grounding_then_words() -> None:
@@ -165,11 +181,18 @@ def test_images_are_ordered_by_grounding_then_words() -> None:
     assert rank_images(result, captions)[0][1] == "F1_all_per_sent 0.00, CIDEr 0.20"
 
 
+def matcher_like(model: Captioner, features: int, extractor: str = "") -> Aligner:
+    torch.manual_seed(0)
+    matcher = Matcher(MatcherConfig(len(model.vocabulary), features, words=8, embed=8))
+    eyes = model.eyes.to_json()
+    return Aligner(matcher, model.vocabulary, {**eyes, "name": extractor or eyes["name"]}, "finds")
+
+
 def test_the_verb(
     world: tuple[list[Sample], dict[str, Regions], Captioner], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On one's own pairs there are no boxes: captions only. Photographs are looked at as there is no store."""
-    samples, _, model = world
+    samples, regions, model = world
     data, run = tmp_path / "data", tmp_path / "run"
     data.mkdir()
     lines = []
@@ -193,6 +216,27 @@ def test_the_verb(
     assert (folder / "scores.html").exists()
     assert cli.run(["report", str(run), "--quiet"]) == 0  # it knows from the evaluation where the photographs are
     assert (run / "report.html").read_text().count('<script type="text/plain" id="photo') == 4
+
+    # the same words, with boxes of another model, beside the model's own
+    width = regions[samples[0].image_id].features.shape[1]
+    recipe = {"recipe.json": json.dumps({"supervision": "boxes"})}
+    matcher_like(model, width).save_pretrained(tmp_path / "finder", recipe)
+    order = ["eval", str(run), "--data", str(data), "--quiet", "--json", "--finder"]
+    assert cli.run([*order, str(tmp_path / "finder"), "--place", "vote"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["model"], told["finder"], told["place"]) == ("tiny, placed by finds", "finds", "vote")
+    assert told["supervision"] == "unknown; finder: boxes"
+    assert told["scores"]["CIDEr"]["value"] == scores["scores"]["CIDEr"]["value"]
+    records = map(json.loads, (run / "eval-test-finder" / "captions.jsonl").read_text().splitlines())
+    placed = [GroundedCaption.from_json(record) for record in records]
+    assert [caption.words for caption in placed] == [caption.words for caption in kept]
+    assert [g.box for caption in placed for g in caption.groundings] != [g.box for c in kept for g in c.groundings]
+    matcher_like(model, width, "others").save_pretrained(tmp_path / "other")
+    assert cli.run([*order, str(tmp_path / "other")]) == 1
+    assert "finds sees regions of others, and tiny regions of" in capsys.readouterr().err.replace("\n", " ")
+    order[1] = str(tmp_path / "finder")
+    assert cli.run([*order, str(tmp_path / "finder")]) == 1
+    assert "finds phrases itself" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,7 @@ WORTH_PROCESSES = 24  # photographs; a process takes seconds to load torch
 def caption(
     photos: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO|DIR")],
     model: str = CAPTIONER,
+    finder: str | None = None,
     draw: Path | None = None,
     branches: Path | None = None,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
@@ -59,6 +60,7 @@ def caption(
     Args:
         photos: photographs, and folders of them, looked through with their subfolders.
         model: a name of the package, or the folder of a captioner (see deixis models).
+        finder: a model that finds phrases, by name or folder; the nouns of the sentence get their boxes from it.
         draw: write the photograph with its boxes and its sentence (.png, .jpg, .svg); of several photographs the
             folder for their pictures.
         branches: write where each branch of the captioner looked for each noun (.png, .svg), of one photograph.
@@ -84,13 +86,16 @@ def caption(
         import torch
 
         from deixis.models.confidence import SURE, Confidence
-        from deixis.models.pretrained import load_captioner
+        from deixis.models.pretrained import load_captioner, load_finder
+        from deixis.models.regrounding import reground, together, understands
     if threads:
         torch.set_num_threads(threads)
     with talk.status("loading the model"), clock.measure("load"):
         captioner = load_captioner(model)
         confidence = Confidence(captioner)
-    with nullcontext() if out is None else CaptionsFile(out, captioner.name) as file:
+        helper = None if finder is None else load_finder(finder)
+    name = captioner.name if helper is None else together(captioner.name, helper)
+    with nullcontext() if out is None else CaptionsFile(out, name) as file:
         left = [path for path in wanted if file is None or str(path) not in file.done]
         told = Told(before=len(wanted) - len(left))
         if told.before:
@@ -103,7 +108,14 @@ def caption(
                 sure = [gain >= SURE for gain in confidence.gains([one for one, _ in said])]
             if branches is not None:
                 draw_looks(*said[0], regions[0], branches)
-            for (one, _), certain in zip(said, sure, strict=True):
+            captions = [one for one, _ in said]
+            if helper is not None:
+                with clock.measure("places"):
+                    captions = [
+                        reground(helper, seen if understands(helper, seen) else one.image, one)
+                        for one, seen in zip(captions, regions, strict=True)
+                    ]
+            for one, certain in zip(captions, sure, strict=True):
                 if draw is not None:
                     save_picture(one, pictures[one.image])
                 if file is not None:

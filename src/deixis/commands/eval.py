@@ -22,7 +22,9 @@ from deixis.show.page import Shown, caption_page
 from deixis.types import GroundedCaption, Place
 
 if TYPE_CHECKING:
+    from deixis.models.captioner import Captioner
     from deixis.models.eyes import Eyes, Photo
+    from deixis.models.pretrained import FindsPhrases
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -36,6 +38,7 @@ def eval(
     split: str = "test",
     features: Path | None = None,
     out: Path | None = None,
+    finder: str | None = None,
     place: Place | None = None,
     shown: int = 12,
     threads: int = 0,
@@ -46,7 +49,8 @@ def eval(
 
     A captioner captions every image and grounds the phrases of the true captions; both are scored: caption metrics, F1
     of grounded words, attention accuracy on true sentences, kinds of error. A phrase grounder finds the phrases of the
-    true captions; a matcher also searches images for captions and captions for images.
+    true captions; a matcher also searches images for captions and captions for images. With --finder a captioner's
+    words get the boxes that another model finds for them; true captions are then not asked for.
 
     The folder of the evaluation has the predictions (captions.jsonl, phrases.jsonl), the scores with their statistics
     for 'deixis compare' (scores.json) and a page of them (scores.html); for a captioner also a page of the worst and
@@ -60,8 +64,11 @@ def eval(
         split: which split of it.
         features: its feature store; without it, what the model sees in each photograph is found now.
         out: where the evaluation goes; into the model's folder if not given, or runs/NAME for one of the package.
+        finder: a model that finds phrases, by name or folder; it gives the nouns of a captioner's sentences their
+            boxes, and must see the same features.
         place: which region is the box of a word or phrase: the one with the most attention (best; of several branches
             the best of each, merged), or the one that all regions vote for (vote); as the model has it if not given.
+            With a finder it is the finder's.
         shown: how many of the worst, and of the best, captions the page shows.
         threads: of torch; 0: one for each core.
         as_json: write the scores to stdout as JSON.
@@ -69,9 +76,10 @@ def eval(
     """
     import torch
 
-    from deixis.evaluation import evaluate_captioner, evaluate_finder, set_place
+    from deixis.evaluation import evaluate_captioner, evaluate_finder, joint_supervision, set_place
     from deixis.models.captioner import Captioner
     from deixis.models.pretrained import PACKAGE, load_model, model_folder
+    from deixis.models.regrounding import together
     from deixis.vision.store import FeatureStore
 
     if threads:
@@ -79,21 +87,28 @@ def eval(
     talk = Console(stderr=True, quiet=quiet, highlight=False)
     source = model_folder(model)
     loaded = load_model(source)
+    helper = None if finder is None else finder_for(loaded, finder)
     if place is not None:
-        set_place(loaded, place)
+        set_place(helper or loaded, place)
     with talk.status(f"reading {data}"):
         reference = read_reference(data, split)
     store = None if features is None else FeatureStore(features)
     seen: Mapping[str, Any] = look(loaded.eyes, reference, talk) if store is None else store
     with talk.status(f"{loaded.name} on {len(reference.samples)} images"):
         if isinstance(loaded, Captioner):
-            predictions, result = evaluate_captioner(loaded, reference, seen)
+            predictions, result = evaluate_captioner(loaded, reference, seen, finder=helper)
         else:
             predictions, result = evaluate_finder(loaded, reference, seen)
     home = Path("runs") / source.name if source.parent == PACKAGE else source
-    folder = out or home / f"eval-{split}"
-    about = {"predictions": str(folder), "model": loaded.name}
-    about |= {"data": reference.name, "split": reference.split, "supervision": supervision(source)}
+    about = {"model": loaded.name, "supervision": supervision(source)}
+    folder = home / f"eval-{split}"
+    if finder is not None and helper is not None:
+        other = model_folder(finder)
+        about |= {"model": together(loaded.name, helper), "finder": helper.name}
+        about["supervision"] = joint_supervision(about["supervision"], supervision(other))
+        folder = home / f"eval-{split}-{other.name}"
+    folder = out or folder
+    about |= {"predictions": str(folder), "data": reference.name, "split": reference.split}
     about["reference"] = str(data.resolve() if data.exists() else data)
     if place is not None:
         about["place"] = place
@@ -102,6 +117,23 @@ def eval(
     tell(result, about, talk, as_json)
     talk.print(f"predictions, scores and pages: {folder}", markup=False, soft_wrap=True)
     return 0
+
+
+def finder_for(model: Captioner | FindsPhrases, given: str) -> FindsPhrases:
+    """The finder that is to place the nouns of a captioner, which sees what the captioner sees."""
+    from deixis.models.captioner import Captioner
+    from deixis.models.pretrained import load_finder
+
+    if not isinstance(model, Captioner):
+        raise DeixisError(f"{model.name} finds phrases itself; --finder is for models that write captions.")
+    finder = load_finder(given)
+    sees = "photographs themselves" if finder.eyes is None else f"regions of {finder.eyes.name}"
+    if finder.eyes is None or finder.eyes.name != model.eyes.name:
+        raise DeixisError(
+            f"{finder.name} sees {sees}, and {model.name} regions of {model.eyes.name}; "
+            "choose a --finder that was trained on the same features."
+        )
+    return finder
 
 
 def look(eyes: Eyes | None, reference: Reference, talk: Console) -> dict[str, Photo]:

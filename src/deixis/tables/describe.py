@@ -14,7 +14,7 @@ import tyro
 
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import group_of
-from deixis.recipes import Recipe, find
+from deixis.recipes import CaptionerRecipe, Recipe, find
 from deixis.types import Json, Place
 
 FILE = "table.toml"
@@ -44,17 +44,18 @@ class Row:
     title: str
     recipe: Recipe | None = None
     source: str = ""  # the row whose model is only evaluated in another way
+    finder: str = ""  # the row whose model gives the nouns of the source's captions their boxes
     without: Without | None = None  # no learning: the whole image for every phrase, or the best box there is
     features: str = "default"  # the name of a feature store
     seeds: tuple[int, ...] = ()  # none: without learning
-    place: Place | None = None  # the region that is the box of a word or phrase; None: as the model has it
+    place: Place | None = None  # the region that is the box of a word or phrase; None: as the model, or its row, has it
     given: tuple[tuple[str, str], ...] = ()  # role (see ROLES) and row
     minutes: float = 0.0  # core-minutes that one seed is expected to take
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The rows whose models have to be there first."""
-        return tuple(dict.fromkeys([*([self.source] if self.source else []), *(row for _, row in self.given)]))
+        return tuple(dict.fromkeys(filter(None, [self.source, self.finder, *(row for _, row in self.given)])))
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class Run:
         """All that decides on the result besides data and code; what is kept with it, and compared with it later."""
         row = self.row
         recipe = None if self.recipe is None else self.recipe.to_json()
-        about = {"recipe": recipe, "from": row.source, "without": row.without, "features": row.features}
-        return {**about, "place": row.place, "given": dict(row.given), "seed": self.seed}
+        about = {"recipe": recipe, "from": row.source, "finder": row.finder, "without": row.without}
+        return {**about, "features": row.features, "place": row.place, "given": dict(row.given), "seed": self.seed}
 
 
 @dataclass(frozen=True)
@@ -255,6 +256,7 @@ def _row(record: _Record, name: str) -> Row:
         title=record.take("title", str, name),
         recipe=recipe,
         source=record.take("from", str, ""),
+        finder=record.take("finder", str, ""),
         without=record.choice("without", Without) or None,
         features=record.take("features", str, "default"),
         seeds=record.some("seeds", int),
@@ -267,6 +269,8 @@ def _row(record: _Record, name: str) -> Row:
         raise DeixisError(f"{record.where} needs exactly one of 'recipe', 'from' and 'without'.")
     if row.recipe is None and (options or row.given):
         raise DeixisError(f"{record.where} trains nothing; only a row with a recipe has options or is given models.")
+    if row.finder and not row.source:
+        raise DeixisError(f"{record.where} has a 'finder'; say with 'from' whose captions it is to ground.")
     if row.without and (row.seeds or row.place):
         raise DeixisError(f"{record.where} learns nothing, so it has neither seeds nor a place.")
     return row
@@ -285,6 +289,8 @@ def _with_seeds(path: Path, row: Row, rows: Mapping[str, Row]) -> Row:
         return row
     if row.source:  # it sees what the model was trained on
         source = rows[row.source]
+        if row.finder:
+            _check_finder(path, row, source, rows[row.finder])
         row = replace(row, seeds=row.seeds or source.seeds or (0,), features=source.features)
     row = replace(row, seeds=row.seeds or (0,))
     for other in row.needs:
@@ -292,6 +298,16 @@ def _with_seeds(path: Path, row: Row, rows: Mapping[str, Row]) -> Row:
         if missing:
             raise DeixisError(f"{path}, the row '{row.name}' needs '{other}' with the seed {missing[0]}; add it there.")
     return row
+
+
+def _check_finder(path: Path, row: Row, source: Row, finder: Row) -> None:
+    where = f"{path}, the row '{row.name}'"
+    if not isinstance(source.recipe, CaptionerRecipe):
+        raise DeixisError(f"{where} has a 'finder', and '{source.name}' writes no captions that it could ground.")
+    if isinstance(finder.recipe, CaptionerRecipe):
+        raise DeixisError(f"{where}: '{finder.name}' writes captions; a 'finder' is a row whose model finds phrases.")
+    if finder.features != source.features:
+        raise DeixisError(f"{where}: '{source.name}' and its finder '{finder.name}' see different features.")
 
 
 def _table(record: _Record, rows: Mapping[str, Row]) -> Table:

@@ -18,7 +18,7 @@ from typing import Any
 
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
-from deixis.evaluation import evaluate_captioner, evaluate_finder, set_place
+from deixis.evaluation import evaluate_captioner, evaluate_finder, joint_supervision, set_place
 from deixis.lock import lock
 from deixis.metrics.bootstrap import by_image
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
@@ -27,7 +27,7 @@ from deixis.metrics.phrases import FLICKR30K, REFER, overlaps
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores, write_json
 from deixis.models.captioner import Captioner
-from deixis.models.pretrained import load_model
+from deixis.models.pretrained import load_finder, load_model
 from deixis.recipes import Recipe
 from deixis.tables.describe import FILE, Experiment, Run, Without
 from deixis.training.loop import Scores, Talk
@@ -37,6 +37,9 @@ from deixis.vision.store import FeatureStore
 
 DATA = "{data}"
 """In a text of a recipe: the folder of the data set, wherever it is on this machine."""
+
+LATER = {"finder": ""}
+"""What was not asked for in older runs, with the value that means the same."""
 
 PATIENCE = 5.0  # seconds between two looks at what other processes have finished
 
@@ -219,8 +222,9 @@ class Bench:
             shutil.copyfile(folder / "log.jsonl", draft / "log.jsonl")
             shown, seconds = recipe["supervision"], read_json(folder / "table.json")["seconds"]
         elif run.row.source:
-            source = Run(experiment.rows[run.row.source], run.seed)
-            shown = read_json(self.model(source) / "recipe.json")["supervision"]
+            recipes = [read_json(self.model(needed) / "recipe.json") for needed in experiment.needed(run)]
+            shown, *finder = (recipe["supervision"] for recipe in recipes)
+            shown = joint_supervision(shown, *finder) if finder else shown
         store = self.store(run.row.features)
         about = {
             "asked": run.asked(),
@@ -252,10 +256,14 @@ class Bench:
             return evaluate_without(run.row.without, reference, regions)
         trained = Run(self.experiment.rows[run.row.source], run.seed) if run.row.source else run
         model = load_model(self.model(trained))
-        if run.row.place is not None:
-            set_place(model, run.row.place)
+        finder, place = None, run.row.place
+        if run.row.finder:
+            other = self.experiment.rows[run.row.finder]
+            finder, place = load_finder(self.model(Run(other, run.seed))), place or other.place
+        if place is not None:
+            set_place(finder or model, place)
         if isinstance(model, Captioner):
-            return evaluate_captioner(model, reference, regions)[1]
+            return evaluate_captioner(model, reference, regions, finder=finder)[1]
         return evaluate_finder(model, reference, regions)[1]
 
     def reference(self, split: str) -> Reference:
@@ -323,9 +331,9 @@ def _on_this_machine(recipe: Recipe, data: Path) -> Recipe:
 def _refuse_other(folder: Path, before: Json, now: Json) -> None:
     """Refuse to go on with, or to report, a run that was made by another description.
 
-    A field that was not there before has the value now that means the same.
+    A field of a recipe that was not there before has the value now that means the same.
     """
-    apart = list(_differences(before, json.loads(json.dumps(now))))
+    apart = list(_differences({**LATER, **before}, json.loads(json.dumps(now))))
     if apart:
         raise DeixisError(
             f"{folder} was made by another description ({', '.join(apart)} was different); "
