@@ -240,6 +240,13 @@ def test_the_copy_follows_slowly_and_learns_nothing() -> None:
     assert not any(parameter.requires_grad for parameter in momentum.parameters())
 
 
+def test_without_a_queue_nothing_is_remembered() -> None:
+    momentum = Momentum(tiny(), MomentumConfig(queue=0))
+    momentum.remember(units(3, 4, seed=1), units(3, 4, seed=2))
+    assert momentum.images.shape == momentum.texts.shape == (0, 4)
+    assert momentum.place.item() == 0
+
+
 def test_the_queue_forgets_the_oldest_and_is_part_of_the_state() -> None:
     model = Fusion(SIZES)
     momentum = Momentum(model, MomentumConfig(queue=5))

@@ -17,7 +17,7 @@ class MomentumConfig:
     """The values of ALBEF, which AMC keeps."""
 
     momentum: float = 0.995
-    queue: int = 65536
+    queue: int = 65536  # earlier pairs that are negatives too; 0: those of the batch alone
     soft: float = 0.4  # share of the targets that the copy gives, once warm
     mask: float = 0.15  # share of the word pieces that are hidden
 
@@ -57,6 +57,8 @@ class Momentum(nn.Module):
     @torch.no_grad()
     def remember(self, images: Tensor, texts: Tensor) -> None:
         """Put vectors ``[B, shared]`` into the queue, over the oldest."""
+        if self.config.queue == 0:
+            return
         rows = (self.place + torch.arange(len(images), device=images.device)) % self.config.queue
         self.images[rows], self.texts[rows] = images.to(self.images.dtype), texts.to(self.texts.dtype)
         self.place.copy_((self.place + len(images)) % self.config.queue)
