@@ -15,6 +15,7 @@ from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image
 from deixis.language.wordpiece import WordPieces
 from deixis.models.captioner import Captioner, Looks
+from deixis.models.confidence import SURE, Confidence
 from deixis.models.fusion import Fusion, FusionConfig
 from deixis.models.heat import heat_map
 from deixis.models.pointer import Pointer
@@ -40,6 +41,18 @@ def test_it_answers_what_the_model_would(models: Models) -> None:
     answer = engine.ask(CaptionAsk(png(), "tiny")).result(30)
     engine.close()
     assert GroundedCaption.from_json(answer) == models.captioner.caption(load_image(png()))
+
+
+@pytest.mark.parametrize("nats", [-1.0, 1.0])
+def test_it_tells_whether_the_model_is_sure(models: Models, nats: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The captioner says the same whatever it sees, so the gain of its sentence is about 0."""
+    monkeypatch.setattr("deixis.serve.engine.SURE", nats)
+    engine = Engine([models.captioner])
+    answer = engine.ask(CaptionAsk(png(), "tiny")).result(30)
+    engine.close()
+    (gain,) = Confidence(models.captioner).gains([GroundedCaption.from_json(answer)])
+    assert abs(gain) < SURE
+    assert answer["sure"] == (gain >= nats)
 
 
 def test_requests_that_wait_are_answered_together_each_with_its_own(models: Models) -> None:

@@ -95,7 +95,7 @@ def box(page: Page, text: str) -> str:
 def test_an_upload_gives_a_sentence_whose_nouns_have_the_colours_of_their_boxes(page: Page) -> None:
     captioned(page)
     expect(page.locator(".stage img")).to_have_attribute("alt", "A dog runs after a red ball.")
-    expect(page.locator("#status")).to_have_text("A dog runs after a red ball.")  # what a screen reader says
+    expect(page.locator("#status")).to_have_text("A dog runs after a red ball. Not sure.")  # what a screen reader says
     nouns = page.locator(".sentence button")
     assert nouns.all_inner_texts()[:1] == ["dog"]
     for index in range(nouns.count()):
@@ -103,6 +103,20 @@ def test_an_upload_gives_a_sentence_whose_nouns_have_the_colours_of_their_boxes(
         assert key == f"w{index}"
         expect(page.locator(f".boxes g[data-key={key}] .edge")).to_have_attribute("stroke", colour(index))
         assert nouns.nth(index).evaluate("e => e.style.getPropertyValue('--c')") == colour(index)
+
+
+def test_a_sentence_that_needs_no_photograph_is_marked_and_no_other(page: Page) -> None:
+    captioned(page)  # the model of the tests says the same whatever it sees
+    expect(page.locator(".doubt")).to_have_text("Not sure: it might say the same if there were nothing to see.")
+
+    def assure(route):  # type: ignore[no-untyped-def]
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "sure": True})
+
+    page.route("**/v1/caption*", assure)
+    choose(page, png(1))
+    expect(page.locator("#status")).to_have_text("A dog runs after a red ball.")
+    expect(page.locator(".doubt")).to_be_hidden()
 
 
 def test_an_example_is_one_click_away(page: Page) -> None:
@@ -340,7 +354,7 @@ def test_words_can_be_read_in_the_light_and_in_the_dark(page: Page, scheme: str)
         return .2126 * r + .7152 * g + .0722 * b; };
       const ground = e => e ? over(getComputedStyle(e).backgroundColor, ground(e.parentElement)) : [255, 255, 255];
       return [...document.querySelectorAll("h1, h2, header p, .big, .by, .sentence, .sentence button, .word-now, "
-        + "figcaption, .downloads button, #ask label, #ask button, footer p, footer a")]
+        + ".doubt, .doubt strong, figcaption, .downloads button, #ask label, #ask button, footer p, footer a")]
         .filter(e => e.checkVisibility()).map(e => {
           const below = ground(e), a = light(below), b = light(over(getComputedStyle(e).color, below));
           return [e.textContent.trim().slice(0, 20), (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]; });

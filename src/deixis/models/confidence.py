@@ -16,8 +16,9 @@ from PIL import Image
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.captioner import Captioner
 from deixis.models.decoding import forbid, mean_logprobs
+from deixis.models.eyes import Eyes
 from deixis.models.padding import pad_ragged, pad_regions
-from deixis.types import GroundedCaption, Regions
+from deixis.types import GroundedCaption
 
 SURE = 0.6
 """Nats a word, for the captioner of the package. Below it lie a tenth of the validation photographs, whose captions are
@@ -26,11 +27,12 @@ much worse than the others', and most blank images, screens and drawings that we
 
 
 class Confidence:
-    """A captioner's own judge."""
+    """A captioner's own judge; it looks with the captioner's eyes, or with ``eyes`` that see the same."""
 
-    def __init__(self, captioner: Captioner) -> None:
+    def __init__(self, captioner: Captioner, eyes: Eyes | None = None) -> None:
         self.captioner = captioner
-        self._nothing = pad_regions([self._whole(image) for image in blanks()])
+        extractor = (eyes or captioner.eyes).extractor
+        self._nothing = pad_regions([extractor.extract(image, boxes=[[0, 0, *image.size]]) for image in blanks()])
 
     def gains(self, captions: Sequence[GroundedCaption]) -> list[float]:
         """By how much the photograph makes each of its captions likelier than nothing to see does, in nats a word.
@@ -63,9 +65,6 @@ class Confidence:
         said = mean_logprobs(logprobs).gather(-1, ids[..., 1:, None]).squeeze(-1)  # [blanks, captions, T]
         said = torch.where(ids[..., 1:] == Vocabulary.pad, 0.0, said)
         return [float(value) for value in said.sum(-1).amax(0)]
-
-    def _whole(self, image: Image.Image) -> Regions:
-        return self.captioner.eyes.extractor.extract(image, boxes=[[0, 0, image.width, image.height]])
 
 
 def blanks() -> list[Image.Image]:

@@ -24,6 +24,7 @@ from deixis.serve.meter import Meter
 from deixis.serve.problems import ProblemError, tell_problems
 from deixis.serve.schemas import PHOTO, Captioned, CheckedCaption, Grounded, Health, Models, Problem, problems
 from deixis.serve.upload import UploadLimits, read_photo
+from deixis.show.document import CAREFUL, HOUSE_STYLE
 from deixis.show.draw import PALETTE, text_on
 from deixis.show.heat import GLOW, HEAT
 from deixis.types import Json
@@ -43,19 +44,6 @@ EXAMPLES = {
     "coffee": "A cup of coffee on a wooden table (Rachel Michetti)",
 }
 """Photographs of scikit-image that may be used by anyone, and what is said of them."""
-
-POLICY = (
-    "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-"""What a browser may load for the page: its own files, and pictures that are in its memory already."""
-
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 
 # a phrase or caption has a letter or a digit in it
 Words = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"[A-Za-z0-9]")]
@@ -143,6 +131,7 @@ def _add_page(app: FastAPI, engine: Engine, upload: UploadLimits) -> None:
         address = "/" if name == "page.html" else f"/{name}"
         content = files("deixis.serve").joinpath(name).read_bytes()
         app.get(address, include_in_schema=False)(_constant(content, f"{kind}; charset=utf-8"))
+    app.get("/house.css", include_in_schema=False)(_constant(HOUSE_STYLE.encode(), "text/css; charset=utf-8"))
     examples = example_photographs()
     for name, content in examples.items():
         app.get(f"/examples/{name}.png", include_in_schema=False)(_constant(content, "image/png"))
@@ -206,7 +195,7 @@ class Front:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in CAREFUL.items():
                     headers.setdefault(name, value)
             await send(message)
 

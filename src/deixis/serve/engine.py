@@ -26,6 +26,7 @@ from deixis.cache import nothing_kept
 from deixis.images import load_image
 from deixis.models.captioner import Captioner, Looks
 from deixis.models.checked import DOUBT
+from deixis.models.confidence import SURE, Confidence
 from deixis.models.eyes import Eyes
 from deixis.models.heat import heat_map
 from deixis.models.pretrained import FindsPhrases, check_caption
@@ -106,6 +107,7 @@ class Engine:
         self.under_way = 0  # requests that have a place and no answer yet
         self._pace = 0.5  # seconds for one request, the latest weighing most
         self._eyes: dict[tuple[str, int], Eyes] = {}  # models with the same eyes share one backbone
+        self._judges: dict[str, Confidence] = {}  # of the captioners that have been asked
         self._seen: OrderedDict[tuple[str, str, int], Regions] = OrderedDict()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._open = True
@@ -214,8 +216,10 @@ class Engine:
             assert isinstance(captioner, Captioner)
             try:
                 told = list(captioner.looks([regions for _, _, regions in asked]))
-                for (job, ask, regions), (caption, looks) in zip(asked, told, strict=True):
-                    job.answer.set_result(caption_json(replace(caption, model=name), looks, regions, ask.steps))
+                gains = self._judge(name, captioner).gains([caption for caption, _ in told])
+                for (job, ask, regions), (caption, looks), gain in zip(asked, told, gains, strict=True):
+                    answer = caption_json(replace(caption, model=name), looks, regions, ask.steps)
+                    job.answer.set_result({**answer, "sure": gain >= SURE})
             except Exception as error:
                 for job, _, _ in asked:
                     if not job.answer.done():
@@ -243,12 +247,19 @@ class Engine:
             return load_image(ask.photo, self.limits.pixels, FORMATS)
         key = hashlib.sha256(ask.photo).hexdigest(), eyes.name, eyes.grid
         if key not in self._seen:
-            shared = self._eyes.setdefault((eyes.name, eyes.grid), eyes)
-            self._seen[key] = shared.look(load_image(ask.photo, self.limits.pixels, FORMATS))
+            self._seen[key] = self._shared(eyes).look(load_image(ask.photo, self.limits.pixels, FORMATS))
             if len(self._seen) > self.limits.kept:
                 self._seen.popitem(last=False)
         self._seen.move_to_end(key)
         return self._seen[key]
+
+    def _shared(self, eyes: Eyes) -> Eyes:
+        return self._eyes.setdefault((eyes.name, eyes.grid), eyes)
+
+    def _judge(self, name: str, captioner: Captioner) -> Confidence:
+        if name not in self._judges:
+            self._judges[name] = Confidence(captioner, self._shared(captioner.eyes))
+        return self._judges[name]
 
     def _meant(self, name: str, captions: bool) -> str | None:
         fit = [other for other, model in self.models.items() if isinstance(model, Captioner) == captions]

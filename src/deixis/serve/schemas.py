@@ -54,8 +54,8 @@ class Step(BaseModel):
     branches: list[Branch]
 
 
-class Captioned(BaseModel):
-    """A caption in which every noun has its place; ``steps`` where they were asked for."""
+class GroundedSentence(BaseModel):
+    """A sentence whose words have places in the photograph."""
 
     image: str
     width: int
@@ -65,6 +65,15 @@ class Captioned(BaseModel):
     groundings: list[WordGrounding]
     logprob: float | None
     model: str
+
+
+class Captioned(GroundedSentence):
+    """A caption in which every noun has its place; ``steps`` where they were asked for.
+
+    ``sure`` is false where the sentence would be about as likely if there were nothing to see.
+    """
+
+    sure: bool
     steps: list[Step] | None = None
 
 
@@ -89,7 +98,7 @@ class Grounded(BaseModel):
     groundings: list[PhraseGrounding]
 
 
-class CheckedCaption(Captioned):
+class CheckedCaption(GroundedSentence):
     """A caption held against a photograph; ``doubtful`` are its phrases with a score below the threshold."""
 
     match: float | None

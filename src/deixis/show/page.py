@@ -21,9 +21,7 @@ from deixis.types import GroundedCaption
 
 STYLE = """
 .tools { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: 0 0 1.2rem; }
-.tools input, .tools button { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
-  border-radius: 8px; padding: .35rem .8rem; }
-.tools input { flex: 1 1 14rem; min-width: 0; } .tools button { cursor: pointer; }
+.tools input { flex: 1 1 14rem; min-width: 0; }
 .tools button[aria-pressed=true] { background: var(--ink); color: var(--paper); }
 .tools output { color: var(--faint); }
 .all { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: 2rem 1.5rem; }

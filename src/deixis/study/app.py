@@ -15,17 +15,11 @@ from fastapi.responses import JSONResponse, Response
 from deixis import __version__
 from deixis.errors import DeixisError
 from deixis.images import load_image
+from deixis.show.document import CAREFUL, HOUSE_STYLE
 from deixis.study.book import LONGEST_NAME, Book, Choice
 from deixis.types import Json
 
 PAGE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-POLICY = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 SHOWN_BY_BROWSERS = {".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png", ".webp": "webp", ".gif": "gif"}
 PHOTOGRAPH_KEPT = "private, max-age=86400"
 
@@ -40,7 +34,7 @@ def create_app(book: Book, photographs: Mapping[str, Path]) -> FastAPI:
     @app.middleware("http")
     async def careful(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         response = await answer(request)
-        for name, value in HEADERS.items():
+        for name, value in CAREFUL.items():
             response.headers.setdefault(name, value)
         return response
 
@@ -49,14 +43,15 @@ def create_app(book: Book, photographs: Mapping[str, Path]) -> FastAPI:
         return JSONResponse({"detail": str(error)}, 422)
 
     for name, kind in PAGE.items():
-        app.get("/" if name == "page.html" else f"/{name}")(_page(name, kind))
+        text = files("deixis.study").joinpath(name).read_text(encoding="utf-8")
+        app.get("/" if name == "page.html" else f"/{name}")(_constant(text, kind))
+    app.get("/house.css")(_constant(HOUSE_STYLE, "text/css"))
     _add_study(app, book, photographs)
     return app
 
 
-def _page(name: str, kind: str) -> Callable[[], Response]:
-    content = files("deixis.study").joinpath(name).read_bytes()
-    return lambda: Response(content, media_type=f"{kind}; charset=utf-8")
+def _constant(text: str, kind: str) -> Callable[[], Response]:
+    return lambda: Response(text, media_type=f"{kind}; charset=utf-8")
 
 
 def _add_study(app: FastAPI, book: Book, photographs: Mapping[str, Path]) -> None:
