@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from rich.console import Console
 
@@ -16,9 +17,13 @@ from deixis import GroundedCaption, cli
 from deixis.commands import caption as verb
 from deixis.commands.captions_file import CaptionsFile
 from deixis.commands.features import watched
-from deixis.models.pretrained import load_captioner
+from deixis.models.aligner import Aligner
+from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.models.pretrained import load_captioner, load_finder
+from deixis.models.regrounding import reground
 from deixis.types import Grounding
 from deixis.vision import bulk
+from deixis.vision.extractor import named_extractor
 
 CAPTION = GroundedCaption(
     ("a", "man", "'s", "dog"),
@@ -52,6 +57,33 @@ def test_json_is_that_of_a_grounded_caption(model: Path, photos: Path, capsys: p
     found = GroundedCaption.from_json(json.loads(said.out))
     assert (found.image, found.model, found.width, found.height) == (str(photo), "small", 60, 40)
     assert found.words == load_captioner(model).caption(photo).words
+
+
+def test_a_finder_gives_the_nouns_their_boxes(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the eyes of the captioner it takes what the captioner saw; with others it looks for itself."""
+    captioner, photo = load_captioner(model), photos / "0.png"
+    for proposals in ("grid", "selective-search"):
+        eyes = named_extractor("tiny", proposals)
+        width = captioner.decoder.config.features
+        torch.manual_seed(0)
+        matcher = Matcher(MatcherConfig(len(captioner.vocabulary), width, words=8, embed=8))
+        torch.nn.init.normal_(matcher.embed.weight)
+        extractor = {"name": eyes.name, "description": eyes.describe()}
+        Aligner(matcher, captioner.vocabulary, extractor, "finds").save_pretrained(tmp_path / proposals)
+        draw, out = tmp_path / f"{proposals}.svg", tmp_path / f"{proposals}.jsonl"
+        order = ["caption", str(photo), "--model", str(model), "--finder", str(tmp_path / proposals)]
+        assert cli.run([*order, "--json", "--quiet", "--draw", str(draw), "--out", str(out)]) == 0
+        found = GroundedCaption.from_json(json.loads(capsys.readouterr().out))
+        own, finder = captioner.caption(photo), load_finder(tmp_path / proposals)
+        assert found == reground(finder, photo, own)
+        assert found.groundings
+        assert found.words == own.words
+        assert found.model == "small, placed by finds"
+        assert draw.read_bytes().startswith(b"<svg")
+        assert cli.run([*order[:-2], "--out", str(out)]) == 1  # boxes of two kinds do not go into one file
+        assert "captions of the model small, placed by finds, not small" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_a_folder_becomes_a_file_that_is_gone_on_with(

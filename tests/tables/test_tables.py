@@ -282,7 +282,7 @@ def test_what_another_process_does_is_left_to_it(tmp_path: Path) -> None:
         held.close()
 
     done = [run.name for run in bench.do(experiment.runs(), wait)]
-    assert done[-2:] == ["plain-found-0", "taught-0"]  # nobody can be taught or placed before the matcher is there
+    assert done[-2:] == ["taught-0", "plain-found-0"]  # nobody can be taught or placed before the matcher is there
     assert "matcher-0" not in done
     assert waited == [{run.name for run in experiment.runs()} - {"matcher-0", "plain-found-0", "taught-0"}]
     assert bench.do(experiment.runs()) == []
