@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from deixis import __version__
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 
 # verb -> (module under deixis.commands, function, one line of help)
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -121,7 +121,7 @@ def run(args: Sequence[str]) -> int:
         return int(tyro.cli(getattr(commands, function), prog=f"deixis {verb}", args=rest) or 0)
     except DeixisError as error:
         print(f"deixis {verb}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print(f"deixis {verb}: stopped.", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""The one exception that is meant for people."""
+"""The exceptions that are meant for people."""
 
 from __future__ import annotations
 
@@ -8,3 +8,7 @@ class DeixisError(Exception):
 
     The command line prints the message alone and exits with 1; it never shows a traceback for this class.
     """
+
+
+class UsageError(DeixisError):
+    """A command whose options do not fit, whatever the files hold; the command line exits with 2."""

@@ -51,5 +51,8 @@ def test_people_get_a_table(
     out = capsys.readouterr().out
     assert "deixis-8k" in out
     assert "validation: CIDEr 0.500, F1_all 0.020" in out
+    monkeypatch.delenv("COLUMNS")  # a pipe: nothing is cut off
+    assert cli.run(["models", str(model)]) == 0
+    assert any(str(model) in line and "F1_all 0.020" in line for line in capsys.readouterr().out.splitlines())
     assert cli.run(["models", str(tmp_path / "nothing")]) == 1
     assert "nothing is not a folder" in capsys.readouterr().err

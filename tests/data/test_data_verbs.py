@@ -69,15 +69,15 @@ def test_json_has_the_agreed_shape(flickr, capsys):
     assert talk == ""
 
 
-def test_people_get_a_table_on_stderr(flickr, capsys):
+def test_people_get_a_table(flickr, capsys):
     assert run(["data", "check", str(flickr)]) == 0
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert ["val", "2", "10", "30", "2", "4"] in [line.split() for line in captured.err.splitlines()]
-    assert "skipped records: 0" in captured.err
-    assert "missing: nothing" in captured.err
+    assert captured.err == ""
+    assert ["val", "2", "10", "30", "2", "4"] in [line.split() for line in captured.out.splitlines()]
+    assert "skipped records: 0" in captured.out
+    assert "missing: nothing" in captured.out
     assert run(["data", "check", str(flickr), "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_missing_file_says_what_it_is_for_and_where_it_comes_from(flickr, capsys):
@@ -90,7 +90,7 @@ def test_a_missing_file_says_what_it_is_for_and_where_it_comes_from(flickr, caps
         ("UNRELATED_CAPTIONS", False, 1),
     ]
     run(["data", "check", str(flickr)])
-    talk = capsys.readouterr().err
+    talk = capsys.readouterr().out
     assert "test.txt: the image ids of the test split; needed." in talk
     assert "From the authors of Flickr30k Entities" in talk
 
@@ -124,7 +124,7 @@ def test_skipped_records_are_counted_and_named(flickr, capsys):
     assert report["splits"]["train"]["captions"] == 14
     assert report["splits"]["val"]["boxed_images"] == 1
     run(["data", "check", str(flickr)])
-    talk = capsys.readouterr().err
+    talk = capsys.readouterr().out
     assert "skipped records: 3" in talk
     assert "Annotations/4.xml, line 2: not well-formed XML" in talk
 
@@ -132,7 +132,7 @@ def test_skipped_records_are_counted_and_named(flickr, capsys):
 def test_many_skipped_records_do_not_flood_the_screen(flickr, capsys):
     (flickr / "train.txt").write_text("\n".join(["1"] * 51))
     run(["data", "check", str(flickr)])
-    talk = capsys.readouterr().err
+    talk = capsys.readouterr().out
     assert talk.count("image 1 is listed twice") == 10
     assert "and 40 more; --json lists them all" in talk
     report, _ = check(flickr, capsys)
@@ -264,18 +264,18 @@ def test_samples_without_a_picture_are_passed_by(flickr, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "code", "says"),
     [
-        (["--n", "0"], "at least one picture"),
-        (["--split", "dev"], "there is train, val, test"),
-        (["--out", "nowhere/sheet.png"], "nowhere/sheet.png cannot be written"),
-        (["--out", "sheet.words"], "sheet.words cannot be written"),
-        (["--split", "test"], "the split is empty"),
+        (["--n", "0"], 2, "at least one picture"),
+        (["--split", "dev"], 1, "there is train, val, test"),
+        (["--out", "nowhere/sheet.png"], 1, "nowhere/sheet.png cannot be written"),
+        (["--out", "sheet.words"], 1, "sheet.words cannot be written"),
+        (["--split", "test"], 1, "the split is empty"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(flickr, capsys, monkeypatch, tmp_path, options, says):
+def test_what_cannot_be_drawn_is_said(flickr, capsys, monkeypatch, tmp_path, options, code, says):
     monkeypatch.chdir(tmp_path)
-    assert run(["data", "show", str(flickr), *options]) == 1
+    assert run(["data", "show", str(flickr), *options]) == code
     assert says in capsys.readouterr().err
 
 

@@ -523,19 +523,19 @@ def test_the_verb(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "more", "reason"),
+    ("content", "more", "code", "reason"),
     [
-        ("{broken", [], "holds nothing to export (1 records are bad"),
-        (None, [], "does not exist"),
-        ('{"x": 1}', [], "of no format that is known"),
-        (json.dumps(SAID.to_json()), ["--split", "../x"], "a plain name"),
-        (json.dumps(SAID.to_json()), ["--images", "no-such"], "is not a folder"),
+        ("{broken", [], 1, "holds nothing to export (1 records are bad"),
+        (None, [], 1, "does not exist"),
+        ('{"x": 1}', [], 1, "of no format that is known"),
+        (json.dumps(SAID.to_json()), ["--split", "../x"], 2, "a plain name"),
+        (json.dumps(SAID.to_json()), ["--images", "no-such"], 1, "is not a folder"),
     ],
 )
-def test_refusals(tmp_path, capsys, content, more, reason):
+def test_refusals(tmp_path, capsys, content, more, code, reason):
     source = tmp_path / "p.jsonl"
     if content is not None:
         source.write_text(content)
-    assert cli.run(["export", str(source), "--to", "csv", "--out", str(tmp_path / "o.csv"), *more]) == 1
+    assert cli.run(["export", str(source), "--to", "csv", "--out", str(tmp_path / "o.csv"), *more]) == code
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "o.csv").exists()

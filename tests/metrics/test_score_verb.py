@@ -35,7 +35,9 @@ def run(capsys):
     def score(*args):
         code = cli.run(["score", *map(str, args)])
         said = capsys.readouterr()
-        return code, json.loads(said.out) if said.out else None, said.err
+        if "--json" in args:
+            return code, json.loads(said.out) if said.out else None, said.err
+        return code, None, said.out + said.err
 
     return score
 
@@ -344,7 +346,7 @@ def test_page_is_whole_and_alone(tmp_path, flickr, run):
     assert "url(" not in html
     assert "@import" not in html
     assert {"svg", "table", "figure"} <= set(parser.tags)
-    assert "prefers-color-scheme: dark" in html
+    assert "color-scheme: light dark" in html
     assert "Per category" in html
     assert "Accuracy at every IoU threshold" in html
     assert "&lt;answers&gt;.jsonl" in html

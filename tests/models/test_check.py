@@ -62,13 +62,13 @@ def test_doubtful_words_are_marked_without_colour_too(
 ) -> None:
     assert cli.run(["check", str(photo), CAPTION, "--model", str(model), "--draw", str(tmp_path / "out.png")]) == 0
     out, err = capsys.readouterr()
-    assert out == ""
+    assert err == f"drawn: {tmp_path / 'out.png'}\n"
     scores = {g.text: g.score for g in Pointer.from_pretrained(model).ground(photo, CAPTION)}
     assert min(scores.values()) < 0.5 < max(scores.values())  # one of each, or this test shows nothing
     for text, score in scores.items():
-        assert (f"?{text}?" in err) == (score < 0.5)
-        assert f"{score:4.0%}  {text}" in err
-    assert "the whole caption" in err
+        assert (f"?{text}?" in out) == (score < 0.5)
+        assert f"{score:4.0%}  {text}" in out
+    assert "the whole caption" in out
     with Image.open(tmp_path / "out.png") as drawn:
         assert drawn.width > 500
 

@@ -110,19 +110,20 @@ def test_the_verb(folder: tuple[Path, Path], tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr()
     lines = [json.loads(line) for line in said.out.splitlines()]
     assert [line["phrase"] for line in lines] == ["a man", "the dog"]
-    assert set(lines[0]) == {"phrase", "box", "point", "score", "model", "heat"}
+    assert {line["image"] for line in lines} == {photo}
+    assert set(lines[0]) == {"image", "phrase", "box", "point", "score", "model", "heat"}
     assert Image.open(drawn).size[0] >= 90
     assert cli.run(["ground", photo, "--caption", "a man in a red hat", "--model", model]) == 0
     said = capsys.readouterr()
-    assert said.out == ""
-    assert "a red hat" in said.err
+    assert [line.split("  ")[0] for line in said.out.splitlines()] == ["phrase", "a man", "a red hat"]
+    assert said.err == ""
     assert cli.run(["ground", photo, "a man", "--model", model, "--least", "1.1", "--json"]) == 0
     assert capsys.readouterr().out == ""
 
 
 def test_the_verb_says_what_is_wrong(folder: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     model, photo = map(str, folder)
-    assert cli.run(["ground", photo, "--model", model]) == 1
+    assert cli.run(["ground", photo, "--model", model]) == 2
     assert "--caption" in capsys.readouterr().err
     assert cli.run(["ground", photo, "a dog", "--model", photo]) == 1
     assert "it is not a folder, and the package has" in capsys.readouterr().err

@@ -71,18 +71,23 @@ def test_a_sheet_is_drawn_from_the_photographs(
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "code", "said"),
     [
-        (["--draw", "x.png"], "--images"),
-        (["--draw", "x.png", "--images", "elsewhere"], "elsewhere"),
-        (["--top", "0"], "at least 1"),
+        (["--draw", "x.png"], 2, "--images"),
+        (["--draw", "x.png", "--images", "elsewhere"], 1, "elsewhere"),
+        (["--top", "0"], 2, "at least 1"),
     ],
 )
 def test_what_goes_wrong_is_told(
-    folder: Path, args: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    args: list[str],
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(folder)
-    assert cli.run(ask(folder, *args)) == 1
+    assert cli.run(ask(folder, *args)) == code
     assert said in capsys.readouterr().err
     assert not Path("x.png").exists()
 

@@ -502,8 +502,8 @@ def test_a_folder_without_a_description_is_told(tmp_path: Path, capsys: pytest.C
     assert cli.run(["table", str(tmp_path), "--only-report"]) == 1
     assert "table.toml does not exist" in capsys.readouterr().err
     described(tmp_path)
-    assert cli.run(["table", str(tmp_path)]) == 1
+    assert cli.run(["table", str(tmp_path)]) == 2
     assert "--work" in capsys.readouterr().err
     where = ["--data", str(DATA), "--work", str(tmp_path), "--features", "a=b", "a=c"]
-    assert cli.run(["table", str(tmp_path), *where]) == 1
+    assert cli.run(["table", str(tmp_path), *where]) == 2
     assert "twice" in capsys.readouterr().err

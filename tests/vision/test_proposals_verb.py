@@ -135,9 +135,9 @@ def test_people_get_a_table_and_a_chart(flickr, tmp_path, capsys):
     command = ["proposals", str(flickr), "--split", "val", "--proposals", "grid", "--processes", "1"]
     assert run([*command, "--chart", str(chart)]) == 0
     told = capsys.readouterr()
-    assert told.out == ""
-    for words in ("recall of grid", "IoU 0.5", "average recall", "clothing", "supervision: none", str(chart)):
-        assert words in told.err
+    assert told.err == f"drawn: {chart}\n"
+    for words in ("recall of grid", "IoU 0.5", "average recall", "clothing", "supervision: none"):
+        assert words in told.out
     with Image.open(chart) as picture:
         assert min(picture.size) > 400
         assert len(np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0)) > 50
@@ -163,12 +163,12 @@ def test_an_image_that_cannot_be_read_is_named_and_left_out(flickr, capsys):
 
 
 def test_wrong_use_is_explained(flickr, capsys):
-    def complaint(*arguments: str) -> str:
-        assert run(["proposals", str(flickr), "--split", "val", *arguments]) == 1
+    def complaint(*arguments: str, code: int = 1) -> str:
+        assert run(["proposals", str(flickr), "--split", "val", *arguments]) == code
         return capsys.readouterr().err
 
     assert "no proposals called 'nonsense'; choose selective-search" in complaint("--proposals", "nonsense")
-    assert "at least 1" in complaint("--counts", "0")
+    assert "at least 1" in complaint("--counts", "0", code=2)
     assert run(["proposals", str(flickr), "--split", "train"]) == 1
     assert "has no phrase with a box" in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,11 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from deixis.cache import cache_folder
 from deixis.commands.captions_file import CaptionsFile
 from deixis.commands.clock import Clock
 from deixis.commands.features import SHOWN, cores, terminable, watched
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.images import load_image
 from deixis.models.pretrained import CAPTIONER
 from deixis.photographs import images_in
@@ -75,11 +76,11 @@ def caption(
         print("deixis caption: name a photograph or a folder, as in: deixis caption photo.jpg", file=sys.stderr)
         return 2
     if processes is not None and processes < 1:
-        raise DeixisError("--processes must be at least 1.")
+        raise UsageError("--processes must be at least 1.")
     wanted = find_photographs(photos)
     alone = len(wanted) == 1 and not photos[0].is_dir()
     if branches is not None and not alone:
-        raise DeixisError("--branches draws one photograph; name it.")
+        raise UsageError("--branches draws one photograph; name it.")
     pictures = picture_files(draw, wanted, alone)
     talk, clock = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True), Clock()
     with talk.status("loading torch"), clock.measure("import"):
@@ -118,12 +119,13 @@ def caption(
             for one, certain in zip(captions, sure, strict=True):
                 if draw is not None:
                     save_picture(one, pictures[one.image])
+                record = {**one.to_json(), "sure": certain}
                 if file is not None:
-                    file.write(one.to_json())
+                    file.write(record)
                 if as_json:
-                    print(json.dumps(one.to_json(), ensure_ascii=False))
+                    print(json.dumps(record, ensure_ascii=False))
                 elif file is None:
-                    show(one, certain, talk, alone)
+                    show(one, certain, talk, alone, draw)
                 told.captions += 1
                 told.unsure += not certain
                 del waiting[0]  # only now: a user who stops in between loses nothing
@@ -256,7 +258,7 @@ def picture_files(draw: Path | None, photographs: Sequence[Path], alone: bool) -
     if alone:
         return {str(photographs[0]): draw}
     if draw.suffix.lower() in (".png", ".jpg", ".jpeg", ".svg", ".webp"):
-        raise DeixisError(f"there are several photographs: --draw {draw} must be a folder for their pictures.")
+        raise UsageError(f"there are several photographs: --draw {draw} must be a folder for their pictures.")
     absolute = [path.absolute() for path in photographs]
     root = Path(os.path.commonpath([path.parent for path in absolute]))
     owners: dict[Path, str] = {}
@@ -286,8 +288,11 @@ def draw_looks(caption: GroundedCaption, looks: Looks, regions: Regions, file: P
     save_drawing(draw_branches(load_image(caption.image), caption, looks.places(caption, regions), votes), file)
 
 
-def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool) -> None:
-    """The sentence on stdout: coloured on a terminal, which also shows the picture if it can; plain in a pipe."""
+def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool, drawn: Path | None = None) -> None:
+    """The sentence on stdout: coloured on a terminal, which also shows the picture if it can; plain in a pipe.
+
+    A terminal that cannot is told where the picture lies: the file that was ``drawn``, or else one in the cache.
+    """
     if not sys.stdout.isatty():
         print(caption.caption if alone else f"{caption.image}\t{caption.caption}")
         if alone and not sure:
@@ -296,8 +301,9 @@ def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool) -> No
     from deixis.show.draw import draw_caption
     from deixis.show.terminal import encode_picture, find_protocol
 
+    pictured = alone and not talk.quiet
     protocol = find_protocol(os.environ)
-    if alone and protocol is not None and not talk.quiet:
+    if pictured and protocol is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(encode_picture(draw_caption(load_image(caption.image), caption).to_image(), protocol))
         sys.stdout.buffer.flush()
@@ -305,6 +311,11 @@ def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool) -> No
     line.append(coloured(caption))
     line.append("" if sure else "  (not sure)", "dim")
     Console(highlight=False, soft_wrap=True).print(line)
+    if pictured and protocol is None and drawn is None:
+        with suppress(DeixisError, OSError):  # a full disk takes the picture only, the answer is given
+            file = cache_folder() / "captioned.png"  # of the last photograph
+            save_picture(caption, file)
+            talk.print(f"picture: {file}", markup=False, style="dim")
 
 
 def coloured(caption: GroundedCaption) -> Text:

@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from deixis.commands.answers import answers
 from deixis.images import load_image
 from deixis.models.pretrained import FINDER
 
@@ -40,7 +41,7 @@ def check(
         model: a name of the package or the folder of any model that finds phrases (see deixis models).
         draw: write a sheet with the heat map of each noun phrase (.png, .svg, .jpg, ...).
         as_json: write the result to stdout as JSON.
-        quiet: say nothing.
+        quiet: no progress and no notes.
     """
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
@@ -55,12 +56,13 @@ def check(
     if as_json:
         print(json.dumps({**checked.to_json(), "image": str(photo)}, ensure_ascii=False))
     else:
-        talk.print(_marked(checked))
+        said = answers()
+        said.print(_marked(checked), soft_wrap=True)
         for grounding in checked.caption.groundings:
             doubt = "  doubtful" if grounding in checked.doubtful else ""
-            talk.print(f"  {grounding.score:4.0%}  {grounding.text}{doubt}", markup=False)
+            said.print(f"  {grounding.score:4.0%}  {grounding.text}{doubt}", markup=False)
         if checked.match is not None:
-            talk.print(f"  {checked.match:4.0%}  the whole caption", markup=False)
+            said.print(f"  {checked.match:4.0%}  the whole caption", markup=False)
     if draw is not None:
         talk.print(f"drawn: {draw}", markup=False)
     return 0

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from deixis.commands.answers import answers
 from deixis.commands.eval import ORDER
 from deixis.commands.report import find_samples, mean_overlaps, read_captions
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.metrics.bootstrap import Comparison, groups, paired_bootstrap
 from deixis.metrics.score import Score, load_scores
 
@@ -57,7 +58,7 @@ def compare(
         quiet: no progress and no table.
     """
     if n < 100:
-        raise DeixisError(f"--n is {n}; an interval needs at least 100 draws.")
+        raise UsageError(f"--n is {n}; an interval needs at least 100 draws.")
     talk = Console(stderr=True, quiet=quiet, highlight=False)
     (of_a, about), (of_b, _) = load_scores(a), load_scores(b)
     common = groups(of_a, of_b)
@@ -77,7 +78,7 @@ def compare(
         }
         print(json.dumps(document, indent=2))
     else:
-        _tell(found, a, b, talk)
+        _tell(found, a, b, answers(quiet))
     for file, mine, other in ((a, of_a, of_b), (b, of_b, of_a)):
         alone = [name for name in mine if name not in other]
         if alone:
@@ -140,7 +141,7 @@ def draw_differences(
     save_drawing(stack(rows), out)
 
 
-def _tell(found: list[Comparison], a: Path, b: Path, talk: Console) -> None:
+def _tell(found: list[Comparison], a: Path, b: Path, said: Console) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("metric", no_wrap=True)
     for column in ("A", "B", "B - A", "95 % interval", "p", ""):
@@ -156,9 +157,9 @@ def _tell(found: list[Comparison], a: Path, b: Path, talk: Console) -> None:
             f"{each.p:.4f}",
             "*" if each.p < LEVEL else "",
         )
-    talk.print(f"A {a}\nB {b}\n", markup=False, soft_wrap=True)
-    talk.print(table)
-    talk.print(f"\n* p < {LEVEL:g}, paired bootstrap over {' and '.join(_items(found))} items", soft_wrap=True)
+    said.print(f"A {a}\nB {b}\n", markup=False, soft_wrap=True)
+    said.print(table)
+    said.print(f"\n* p < {LEVEL:g}, paired bootstrap over {' and '.join(_items(found))} items", soft_wrap=True)
 
 
 def _items(found: list[Comparison]) -> list[str]:

@@ -18,9 +18,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from deixis import boxes as geometry
+from deixis.commands.answers import answers
 from deixis.data import Caption, Dataset, Sample, recognise
 from deixis.data.report import Report, inspect
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.language.tokenise import align
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def check(
     if as_json:
         print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
     else:
-        _tell(report, root, talk)
+        _tell(report, root, answers(quiet))
     for warning in report.warnings:
         talk.print(f"warning: {warning}", markup=False)
     return 0
@@ -87,7 +88,7 @@ def show(
     from deixis.show.sheet import contact_sheet
 
     if n < 1:
-        raise DeixisError(f"--n is {n}; a sheet needs at least one picture.")
+        raise UsageError(f"--n is {n}; a sheet needs at least one picture.")
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     with talk.status(escape(f"reading {root}")) as status:
         loader = recognise(root)
@@ -105,24 +106,24 @@ def show(
     return 0
 
 
-def _tell(report: Report, root: Path, talk: Console) -> None:
-    talk.print(f"[bold]{report.dataset}[/bold] in {escape(str(root))}\n")
+def _tell(report: Report, root: Path, said: Console) -> None:
+    said.print(f"[bold]{report.dataset}[/bold] in {escape(str(root))}\n")
     table = Table("split", box=None, pad_edge=False, padding=(0, 2))
     for column in ("images", "captions", "phrases", "boxed images", "boxes"):
         table.add_column(column, justify="right")
     for split, counts in report.splits.items():
         table.add_row(split, *(f"{number:,}" for number in asdict(counts).values()))
-    talk.print(table)
-    talk.print(f"\nskipped records: {len(report.skipped):,}")
+    said.print(table)
+    said.print(f"\nskipped records: {len(report.skipped):,}")
     for entry in report.skipped[:LISTED]:
-        talk.print(f"  {entry}", markup=False)
+        said.print(f"  {entry}", markup=False)
     if len(report.skipped) > LISTED:
-        talk.print(f"  and {len(report.skipped) - LISTED:,} more; --json lists them all")
-    talk.print(f"missing: {len(report.missing) or 'nothing'}")
+        said.print(f"  and {len(report.skipped) - LISTED:,} more; --json lists them all")
+    said.print(f"missing: {len(report.missing) or 'nothing'}")
     for lack in report.missing:
         much = f" ({lack.count:,} absent, such as {', '.join(lack.examples)})" if lack.examples else ""
         need = "needed" if lack.required else "not needed"
-        talk.print(f"  {lack.file}{much}: {lack.purpose}; {need}.\n    From {lack.publisher}.", markup=False)
+        said.print(f"  {lack.file}{much}: {lack.purpose}; {need}.\n    From {lack.publisher}.", markup=False)
 
 
 # The cards of the sheet ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +17,11 @@ from deixis.commands.score import tell
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import Evaluation
 from deixis.metrics.formats import Predictions
+from deixis.metrics.phrases import peak
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores
 from deixis.show.page import Shown, caption_page
-from deixis.types import GroundedCaption, Place
+from deixis.types import GroundedCaption, Grounding, Place
 
 if TYPE_CHECKING:
     from deixis.models.captioner import Captioner
@@ -169,7 +171,7 @@ def write(folder: Path, predictions: Predictions, result: Evaluation, about: Map
             "image": mention.image,
             "caption": mention.caption,
             "start": mention.start,
-            **best.to_phrase_json(about["model"]),
+            **without_heat(best).to_phrase_json(about["model"]),
         }
         for mention, (best, *_) in predictions.phrases.items()
     ]
@@ -183,6 +185,11 @@ def write(folder: Path, predictions: Predictions, result: Evaluation, about: Map
         save_scores(folder / "scores.json", result.scores, {**about, "classes": classes})
     except OSError as error:
         raise DeixisError(f"{folder} cannot be written ({error.strerror}); choose another --out.") from None
+
+
+def without_heat(found: Grounding) -> Grounding:
+    """The grounding, pointing where its heat map was scored; maps of a whole split would be tens of megabytes."""
+    return found if found.heat is None else replace(found, heat=None, point=peak(found.heat))
 
 
 def write_pages(

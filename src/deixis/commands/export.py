@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from deixis.data import Skipped, load
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.exports import FILES, Format, look_up, put_into_captions, read, write
 from deixis.photographs import Photographs
 
@@ -59,7 +59,7 @@ def export(
         kind = f"a file such as predictions{FILES[to]}" if to in FILES else "a folder"
         raise DeixisError(f"{out} is in the way; {to} is written to {kind}.")
     if split and Path(split).name != split:
-        raise DeixisError(f"--split is '{split}'; a plain name such as test belongs there.")
+        raise UsageError(f"--split is '{split}'; a plain name such as test belongs there.")
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     skipped: list[Skipped] = []
     with talk.status(escape(f"reading {source}")) as status:

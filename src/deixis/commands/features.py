@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from deixis import data
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.photographs import images_in
 from deixis.types import Json
 from deixis.vision.bulk import Job, Outcome, Workers
@@ -71,7 +71,7 @@ def features(
         quiet: no progress and no summary.
     """
     if grid < 0 or (limit is not None and limit < 1) or (processes is not None and processes < 1):
-        raise DeixisError("--grid must not be negative, --limit and --processes must be at least 1.")
+        raise UsageError("--grid must not be negative, --limit and --processes must be at least 1.")
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     with talk.status(f"looking for images in {directory}"):
         jobs = find_jobs(directory, split)[:limit]

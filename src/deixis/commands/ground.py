@@ -10,9 +10,11 @@ from typing import Annotated
 import tyro
 from PIL import Image
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
-from deixis.errors import DeixisError
+from deixis.commands.answers import answers
+from deixis.errors import UsageError
 from deixis.images import load_image
 from deixis.models.checked import DOUBT
 from deixis.models.pretrained import FINDER, load_finder
@@ -46,10 +48,10 @@ def ground(
         heat: write a sheet with the heat map of each phrase, where the model makes heat maps.
         least: leave out phrases with a score below this; from .5 on they are more likely there than not.
         as_json: write a line of JSON for each phrase to stdout.
-        quiet: no table.
+        quiet: no progress and no notes.
     """
     if bool(phrases) == bool(caption.strip()):
-        raise DeixisError("say what to look for: phrases behind the photograph, or --caption with a sentence.")
+        raise UsageError("say what to look for: phrases behind the photograph, or --caption with a sentence.")
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
     with talk.status("loading the model"):
@@ -63,11 +65,11 @@ def ground(
         _heat(image, kept, heat)
     if as_json:
         for one in kept:
-            print(json.dumps(one.to_phrase_json(finder.name), ensure_ascii=False))
-    else:
-        talk.print(_table(kept))
-        if len(kept) < len(found):
-            talk.print(f"left out, with a score below {least:g}: {_listed(found, least)}", markup=False)
+            print(json.dumps({"image": str(photo), **one.to_phrase_json(finder.name)}, ensure_ascii=False))
+    elif kept:
+        answers().print(_table(kept))
+    if len(kept) < len(found):
+        talk.print(f"left out, with a score below {least:g}: {_listed(found, least)}", markup=False)
     for file in (draw, heat):
         if file is not None:
             talk.print(f"drawn: {file}", markup=False)
@@ -94,8 +96,9 @@ def _heat(image: Image.Image, found: Sequence[Grounding], file: Path) -> None:
 
 
 def _table(found: Sequence[Grounding]) -> Table:
-    table = Table("phrase", *(Column(name, justify="right") for name in ("score", "x1", "y1", "x2", "y2")), "")
+    numbers = (Column(name, justify="right", no_wrap=True) for name in ("score", "x1", "y1", "x2", "y2"))
+    table = Table("phrase", *numbers, "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for one in found:
         doubt = "" if one.score >= DOUBT else "perhaps not there"
-        table.add_row(one.text, f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), doubt)
+        table.add_row(escape(one.text), f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), doubt)
     return table

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 from rich.table import Column, Table
 
+from deixis.commands.answers import answers
 from deixis.errors import DeixisError
 from deixis.models.pretrained import KINDS, PACKAGE, model_names
 from deixis.types import Json
@@ -57,7 +57,7 @@ def models(
         for each in found:
             print(json.dumps(asdict(each), ensure_ascii=False))
         return 0
-    Console(highlight=False).print(_table(found))
+    answers().print(_table(found))
     return 0
 
 
@@ -110,7 +110,8 @@ def _value(score: Any) -> float:
 
 
 def _table(found: Sequence[Listed]) -> Table:
-    table = Table("model", "kind", "learnt from", Column("MB", justify="right"), "scores", box=None, pad_edge=False)
+    model, megabytes = Column("model", overflow="fold"), Column("MB", justify="right")
+    table = Table(model, "kind", "learnt from", megabytes, "scores", box=None, pad_edge=False)
     for each in found:
         best = [name for name in HEADLINE if name in each.scores][:3]
         scores = ", ".join(f"{name} {each.scores[name]:.3f}" for name in best)

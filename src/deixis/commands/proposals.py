@@ -22,8 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from deixis import data
+from deixis.commands.answers import answers
 from deixis.data.sample import Sample
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.types import Json
 from deixis.vision.proposals import Proposer, by_name
 from deixis.vision.proposals.recall import Recall, Targets, best_overlaps, recall, targets
@@ -66,7 +67,7 @@ def proposals(
         quiet: no progress and no table.
     """
     if not counts or min(counts) < 1 or (processes is not None and processes < 1):
-        raise DeixisError("--counts and --processes must be at least 1.")
+        raise UsageError("--counts and --processes must be at least 1.")
     counts = tuple(sorted(set(counts)))
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     proposer = by_name(f"truth:{directory}" if proposals == "truth" else proposals, max(counts))
@@ -85,7 +86,7 @@ def proposals(
     if as_json:
         print(json.dumps(_document(result, about, problems), indent=2, ensure_ascii=False))
     else:
-        _show(result, about, talk)
+        _show(result, about, answers(quiet))
     for problem in problems:
         talk.print(f"left out: {problem}", markup=False)
     if chart is not None:
@@ -201,7 +202,7 @@ def _document(result: _Result, about: Json, problems: Sequence[str]) -> Json:
 # For people -------------------------------------------------------------------------------------------------------
 
 
-def _show(result: _Result, about: Json, talk: Console) -> None:
+def _show(result: _Result, about: Json, said: Console) -> None:
     rows = {"all": result.all(), **result.by_type(), "all, each entity once": result.by_entity()}
     table = Table(
         title=f"{_title(about)}, per cent, by number of boxes",
@@ -219,7 +220,7 @@ def _show(result: _Result, about: Json, talk: Console) -> None:
         for name, row in rows.items():
             cells = [f"{100 * _value(row, count, pick):.1f}" for count in result.counts]
             table.add_row(f"  {escape(name)}", f"{row.total:,}", *cells, style="bold" if name == "all" else "")
-    talk.print(table)
+    said.print(table)
 
 
 def _value(row: Recall, count: int, pick: str) -> float:

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from deixis import boxes as geometry
-from deixis.errors import DeixisError
+from deixis.commands.answers import answers
+from deixis.errors import UsageError
 from deixis.images import load_image
 from deixis.types import Box, Json, Regions
 
@@ -54,7 +55,7 @@ def regions(
         quiet: no table.
     """
     if top < 1:
-        raise DeixisError("--top must be at least 1.")
+        raise UsageError("--top must be at least 1.")
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
     with talk.status("loading the extractor"):
@@ -70,7 +71,7 @@ def regions(
         print(json.dumps(to_json(found, photo), ensure_ascii=False))
     else:
         talk.print(f"{photo}: the clearest {len(shown)} of {len(found)} regions of {found.extractor}", markup=False)
-        talk.print(_table(found, shown))
+        answers(quiet).print(_table(found, shown))
     if draw is not None:
         talk.print(f"drawn: {draw}", markup=False)
     return 0
@@ -132,7 +133,8 @@ def _draw(image: Image.Image, found: Regions, shown: list[int], draw: Path) -> N
 
 
 def _table(found: Regions, shown: list[int]) -> Table:
-    table = Table("class", *(Column(name, justify="right") for name in ("prob", "x1", "y1", "x2", "y2")))
+    numbers = (Column(name, justify="right", no_wrap=True) for name in ("prob", "x1", "y1", "x2", "y2"))
+    table = Table("class", *numbers, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for i in shown:
         name, prob = ("", "") if found.labels is None else (_name(found, i), f"{found.labels.best(i)[1]:.2f}")
         table.add_row(name, prob, *(f"{x:.0f}" for x in found.boxes[i]))

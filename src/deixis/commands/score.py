@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from deixis.commands.answers import answers
 from deixis.metrics.evaluate import CURVES, Evaluation, Options, evaluate
 from deixis.metrics.formats import read_lemmas, read_predictions, read_proposals
 from deixis.metrics.references import read_reference
@@ -103,7 +104,7 @@ def score(
 
 
 def tell(result: Evaluation, about: Mapping[str, str], talk: Console, as_json: bool) -> None:
-    """Scores for people, or as JSON on stdout; then what is absent and what else should be known."""
+    """Scores on stdout, for people or as JSON; then what is absent and what else should be known."""
     if as_json:
         document = {
             **about,
@@ -115,14 +116,14 @@ def tell(result: Evaluation, about: Mapping[str, str], talk: Console, as_json: b
         }
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        _show(result.scores, talk)
+        _show(result.scores, answers(talk.quiet))
     for note in result.notes:
         talk.print(f"note: {note}.", markup=False, soft_wrap=True)
     for metric, reason in result.absent.items():
         talk.print(f"{metric} is absent: {reason}", markup=False, soft_wrap=True)
 
 
-def _show(scores: Sequence[Score], talk: Console) -> None:
+def _show(scores: Sequence[Score], said: Console) -> None:
     """Tables of scores, those of one protocol together with the protocol below them; curves are for --json, --html."""
     shown = [each for each in scores if not each.name.startswith(CURVES)]
     name_width = max((len(each.name) for each in shown), default=0)
@@ -133,5 +134,5 @@ def _show(scores: Sequence[Score], talk: Console) -> None:
         table.add_column(justify="right", no_wrap=True, style="dim")
         for each in same:
             table.add_row(escape(each.name), f"{each.value:.4f}", f"{len(each.ids):,} items")
-        talk.print(table)
-        talk.print(f"{signature}\n", style="dim", markup=False, soft_wrap=True)
+        said.print(table)
+        said.print(f"{signature}\n", style="dim", markup=False, soft_wrap=True)

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.progress import Progress
 
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.models.pretrained import FINDER, model_folder
 from deixis.types import Grounding, Json
 from deixis.vision.store import FeatureStore
@@ -66,9 +66,9 @@ def search(
         quiet: no progress.
     """
     if top < 1:
-        raise DeixisError("--top must be at least 1.")
+        raise UsageError("--top must be at least 1.")
     if draw is not None and images is None:
-        raise DeixisError("--draw needs the photographs themselves; say with --images where they are.")
+        raise UsageError("--draw needs the photographs themselves; say with --images where they are.")
     features = FeatureStore(store)
     if not len(features):
         raise DeixisError(f"{store} has no photographs in it; fill it first (deixis features).")

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from deixis.commands.answers import answers
 from deixis.data import Skipped
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.exports import look_up, read
 from deixis.exports.picture import Picture
 from deixis.images import image_size
@@ -74,12 +75,12 @@ def study(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     if results is not None:
         if predictions:
-            raise DeixisError("--results reads a study that was made; leave the predictions out.")
+            raise UsageError("--results reads a study that was made; leave the predictions out.")
         return _results(Book(results), talk, as_json)
     if len(predictions) != 2 or images is None:
-        raise DeixisError("name two files of predictions, A and B, and the folder of the photographs with --images.")
+        raise UsageError("name two files of predictions, A and B, and the folder of the photographs with --images.")
     if images_each < 0 or raters_each < 1:
-        raise DeixisError("--images-each must not be negative, and --raters-each is at least 1.")
+        raise UsageError("--images-each must not be negative, and --raters-each is at least 1.")
     plan = Plan(images_each=images_each, raters_each=raters_each, seed=seed)
     book, files = _begin(*predictions, images=images, out=out, plan=plan, talk=talk)
     _serve(book, files, (host, port), talk, browse, as_json)
@@ -177,11 +178,11 @@ def _results(book: Book, talk: Console, as_json: bool) -> int:
         talk.print(f"{book.path}: nothing is rated yet.", markup=False)
         return 0
     if not as_json:
-        _tell(found, book, talk)
+        _tell(found, book, answers(talk.quiet))
     return 0
 
 
-def _tell(found: Results, book: Book, talk: Console) -> None:
+def _tell(found: Results, book: Book, said: Console) -> None:
     plan = book.plan
     table = Table("", Column("%", justify="right"), Column("ratings", justify="right"), box=None, pad_edge=False)
     for name, share in (
@@ -190,22 +191,22 @@ def _tell(found: Results, book: Book, talk: Console) -> None:
         (f"{plan.b} is better", found.b),
     ):
         table.add_row(escape(name), f"{share:.1%}"[:-1], f"{round(share * found.ratings):,}")
-    talk.print(table)
+    said.print(table)
     low, high = found.interval
     difference = f"{100 * found.difference:+.1f} points, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
-    talk.print(f"\n{plan.b} over {plan.a}: {difference}", markup=False)
+    said.print(f"\n{plan.b} over {plan.a}: {difference}", markup=False)
     agreed = found.agreement
     if agreed is None:
-        talk.print("agreement: no word has two raters yet")
+        said.print("agreement: no word has two raters yet")
     else:
         shares = f"{agreed.same:.1%} the same, {agreed.opposite:.1%} opposite, {agreed.ambiguous:.1%} ambiguous"
-        talk.print(f"agreement of {agreed.pairs:,} pairs of ratings: {shares}")
+        said.print(f"agreement of {agreed.pairs:,} pairs of ratings: {shares}")
         kappa = "not defined, all ratings are the same" if agreed.kappa is None else f"{agreed.kappa:.2f}"
-        talk.print(f"Fleiss' kappa: {kappa}")
+        said.print(f"Fleiss' kappa: {kappa}")
     if found.left is not None:
-        talk.print(f"left side, where a side was preferred: {found.left:.1%}")
+        said.print(f"left side, where a side was preferred: {found.left:.1%}")
     asked = book.assigned()
     who = ", ".join(f"{name} ({done:,} of {asked[name]:,})" for name, done in found.raters.items())
-    talk.print(
+    said.print(
         f"{found.ratings:,} ratings of {found.words:,} words in {found.images:,} photographs by {who}", markup=False
     )

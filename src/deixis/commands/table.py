@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 
 if TYPE_CHECKING:
     from deixis.training.loop import Talk
@@ -60,7 +60,7 @@ def table(
     runs: list[Run] = []
     if not only_report:
         if data is None or work is None:
-            raise DeixisError("--data and --work say where the data set is and where to train; or use --only-report.")
+            raise UsageError("--data and --work say where the data set is and where to train; or use --only-report.")
         import torch
 
         if threads:
@@ -93,7 +93,7 @@ def stores(features: Sequence[str]) -> dict[str, Path]:
     for text in features:
         name, store = text.split("=", 1) if "=" in text else ("default", text)
         if name in found:
-            raise DeixisError(f"--features names '{name}' twice; give each store another name (NAME=STORE).")
+            raise UsageError(f"--features names '{name}' twice; give each store another name (NAME=STORE).")
         found[name] = Path(store)
     return found
 
