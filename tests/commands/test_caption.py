@@ -57,6 +57,7 @@ def test_json_is_that_of_a_grounded_caption(model: Path, photos: Path, capsys: p
     found = GroundedCaption.from_json(json.loads(said.out))
     assert (found.image, found.model, found.width, found.height) == (str(photo), "small", 60, 40)
     assert found.words == load_captioner(model).caption(photo).words
+    assert json.loads(said.out)["sure"] is False  # nothing was learnt: it owes no word to the photograph
 
 
 def test_a_finder_gives_the_nouns_their_boxes(
@@ -204,7 +205,7 @@ def test_pictures_are_drawn_to_a_file_or_a_folder(
     assert cli.run(["caption", str(photos), "--model", str(model), "--draw", str(pictures), "--quiet"]) == 0
     found = sorted(path.relative_to(pictures).as_posix() for path in pictures.rglob("*.png"))
     assert found == ["0.png", "0.png.png", "1.png", "2.png", "3.png", "more/0.png"]
-    assert cli.run(["caption", str(photos), "--model", str(model), "--draw", str(drawn)]) == 1
+    assert cli.run(["caption", str(photos), "--model", str(model), "--draw", str(drawn)]) == 2
     assert "must be a folder" in capsys.readouterr().err
 
 
@@ -216,7 +217,7 @@ def test_branches_are_drawn_of_one_photograph(
     nouns = json.loads(capsys.readouterr().out)["groundings"]
     assert nouns
     assert drawn.read_text().count("<use ") == len(nouns) * 3  # two branches, and what is merged
-    assert cli.run(["caption", str(photos), "--model", str(model), "--branches", str(drawn)]) == 1
+    assert cli.run(["caption", str(photos), "--model", str(model), "--branches", str(drawn)]) == 2
     assert "one photograph" in capsys.readouterr().err
 
 
@@ -247,7 +248,7 @@ def test_a_terminal_gets_colours_doubt_and_where_it_can_the_picture(
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    talk = Console(stderr=True)
+    talk = Console(stderr=True, highlight=False, soft_wrap=True)
     monkeypatch.setenv("DEIXIS_IMAGES", "kitty")
     verb.show(shown, sure=False, talk=talk, alone=True)
     said = capsys.readouterr().out
@@ -255,7 +256,16 @@ def test_a_terminal_gets_colours_doubt_and_where_it_can_the_picture(
     assert "48;2;0;114;178mman" in said
     assert "(not sure)" in said
     monkeypatch.setenv("DEIXIS_IMAGES", "none")
+    monkeypatch.setenv("DEIXIS_CACHE", str(tmp_path / "cache"))
+    verb.show(shown, sure=True, talk=talk, alone=True, drawn=tmp_path / "drawn.png")
+    assert not (tmp_path / "cache").exists()  # it is told at the end where it was drawn
+    verb.show(shown, sure=True, talk=talk, alone=True)
+    assert "captioned.png" in capsys.readouterr().err
+    with Image.open(tmp_path / "cache" / "captioned.png") as picture:
+        assert picture.height > picture.width * 40 / 60
+    (tmp_path / "cache" / "captioned.png").unlink()
     verb.show(shown, sure=True, talk=talk, alone=False)
+    assert not (tmp_path / "cache" / "captioned.png").exists()
     said = capsys.readouterr().out
     assert said.startswith(f"\x1b[2m{shown.image}  \x1b[0mA ")
     assert "\x1b_G" not in said
