@@ -141,8 +141,9 @@ def caption(
                 talk.print(f"{safe:,} captions are safe in {out}; the same command goes on from there.", markup=False)
             raise
     told.tell(talk, alone, out)
-    if draw is not None:
-        talk.print(f"drawn: {draw}", markup=False)
+    for picture in (draw, branches):
+        if picture is not None:
+            talk.print(f"drawn: {picture}", markup=False)
     if profile:
         talk.print(clock.table())
     return 0

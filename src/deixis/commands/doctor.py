@@ -109,7 +109,7 @@ def _torch() -> str:
     import torch
 
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU"
-    return f"{torch.__version__}, {device}, {torch.get_num_threads()} threads on {cores()} cores"
+    return f"{torch.__version__}, {device}, threads: {torch.get_num_threads()}, cores: {cores()}"
 
 
 def _installed(package: str, module: str) -> str:
@@ -159,7 +159,8 @@ def _finder() -> str:
         raise DeixisError("does not come with this version; deixis ground wants --model")
     from deixis.models.pretrained import load_finder
 
-    return f"loads: {load_finder().name}"
+    eyes = load_finder().eyes
+    return f"loads, and sees with {'no extractor' if eyes is None else eyes.name}"
 
 
 def _disk() -> str:
