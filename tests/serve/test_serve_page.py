@@ -275,9 +275,9 @@ def test_picture_drawing_and_data_can_be_taken_home(page: Page, tmp_path: Path) 
     assert ">dog<" in drawing
     assert "http" not in drawing.replace("http://www.w3.org/2000/svg", "")
     with Image.open(downloaded(page, "png", tmp_path)) as picture:
-        assert picture.width == 720
-        assert picture.height > 480  # the photograph, and the sentence below it
-        colours = {picture.convert("RGB").getpixel((x, 470)) for x in range(720)}
+        assert picture.width == 1440
+        assert picture.height > 960  # the photograph, and the sentence below it
+        colours = {picture.convert("RGB").getpixel((x, 940)) for x in range(1440)}
         assert len(colours) > 100  # the photograph is really in it
 
 

@@ -2,6 +2,7 @@
 
 const INK = "#1b1b1f";
 const PAPER = "#ffffff";
+const SHARP = 1440;  // pixels
 
 /** A canvas with the colours of a heat map {grid: [[...]]}, one pixel a cell; `glow` is [[heat, r, g, b], ...]. */
 export function heatCells(heat, glow) {
@@ -88,14 +89,15 @@ export function composeSvg({photo, size, sentence, marks}) {
     + `<rect width="100%" height="100%" fill="${PAPER}"/>${parts.join("")}${below.svg}</svg>`;
 }
 
-/** A PNG of SVG text, at the size that the SVG gives itself. */
+/** A PNG of SVG text, wide enough that its letters are sharp on any screen. */
 export async function rasterise(svg) {
   const image = new Image();
   image.src = URL.createObjectURL(new Blob([svg], {type: "image/svg+xml"}));
   try {
     await image.decode();
-    const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight);
-    canvas.getContext("2d").drawImage(image, 0, 0);
+    const scale = Math.max(1, SHARP / image.naturalWidth);
+    const canvas = new OffscreenCanvas(Math.round(scale * image.naturalWidth), Math.round(scale * image.naturalHeight));
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     return await canvas.convertToBlob({type: "image/png"});
   } finally {
     URL.revokeObjectURL(image.src);
