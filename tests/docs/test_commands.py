@@ -30,7 +30,7 @@ PAGES = sorted(
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
 )
 RUN = ("README.md", "docs/quick-start.md", "docs/own-data.md", "docs/api.md")
-READ_ONLY = {"train", "serve", "study", "table", "proposals", "check"}
+READ_ONLY = {"train", "serve", "study", "table", "proposals"}
 """Verbs that take long, wait for people, or want data or a kind of model that the folder does not have."""
 
 CHEAPER = {"features": "--backbone tiny --proposals grid --boxes 20 --processes 1"}
