@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import io
+import os
 import warnings
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +51,7 @@ def load_image(
     except DeixisError:
         raise
     except FileNotFoundError:
-        raise DeixisError(f"{name} does not exist; check the path.") from None
+        raise DeixisError(f"{name} does not exist; {_near(Path(name))}") from None
     except IsADirectoryError:
         raise DeixisError(f"{name} is a folder, not an image; name one file in it.") from None
     except Image.DecompressionBombError:  # Pillow's own bound, for sizes far over ours
@@ -73,6 +76,16 @@ def image_size(path: str | Path) -> tuple[int, int]:
     except Exception as error:
         raise DeixisError(f"{path} cannot be read as an image ({error}); is it complete?") from None
     return (height, width) if turned else (width, height)
+
+
+def _near(path: Path) -> str:
+    """What to do about a file that is not there: take the one beside it with nearly its name."""
+    try:
+        names = [entry.name for entry in islice(os.scandir(path.parent), 10_000)]
+    except OSError:
+        return f"the folder {path.parent} is not there either; check the path."
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"did you mean {path.parent / near[0]}?" if near else "check the path."
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -84,7 +84,12 @@ def test_what_is_not_an_image_is_named(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DeixisError, match=name):
             load_image(tmp_path / name)
-    with pytest.raises(DeixisError, match="does not exist"):
+    Image.new("RGB", (4, 4)).save(tmp_path / "photo.png")
+    with pytest.raises(DeixisError, match=r"phto.png does not exist; did you mean \S*/photo.png\?"):
+        load_image(tmp_path / "phto.png")
+    with pytest.raises(DeixisError, match="is not there either; check the path"):
+        load_image(tmp_path / "nowhere" / "x.png")
+    with pytest.raises(DeixisError, match="does not exist; check the path"):
         load_image(tmp_path / "nowhere.jpg")
     with pytest.raises(DeixisError, match="folder"):
         load_image(tmp_path)

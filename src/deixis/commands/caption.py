@@ -154,6 +154,8 @@ def caption(
 
 def find_photographs(given: Sequence[Path]) -> list[Path]:
     """The files that are given, and the images of folders that are given, each once."""
+    if len(given) == 1 and not given[0].exists():
+        load_image(given[0])  # says so before anything is loaded
     found: dict[Path, None] = {}
     for path in given:
         inside = list(images_in(path)) if path.is_dir() else [path]
