@@ -118,7 +118,9 @@ def run(args: Sequence[str]) -> int:
             return int(commands.cli(rest) or 0)
         import tyro
 
-        return int(tyro.cli(getattr(commands, function), prog=f"deixis {verb}", args=rest) or 0)
+        # an option that may be absent shows in the help as PATH, not as {None}|PATH
+        config = (tyro.conf.DisallowNone,)
+        return int(tyro.cli(getattr(commands, function), prog=f"deixis {verb}", args=rest, config=config) or 0)
     except DeixisError as error:
         print(f"deixis {verb}: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1

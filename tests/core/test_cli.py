@@ -120,6 +120,7 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
     assert code == 0
     out = capsys.readouterr().out
     assert "deixis " + verb in out.replace("\n", " ")
+    assert "{None}" not in out
 
 
 def test_a_failure_is_a_sentence_and_exit_code_1(
