@@ -16,6 +16,7 @@ from deixis.models.fusion import (
     Texts,
     base,
     enlarged,
+    explained,
     load_minilm,
     load_published,
     match_maps,
@@ -124,6 +125,36 @@ def tiny(seed: int = 0, **changes: int) -> Fusion:
 def some_texts() -> Texts:
     ids = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
     return Texts(ids, ids != 0)
+
+
+def test_a_map_of_the_first_look_by_hand() -> None:
+    """Mean over heads, inner word pieces, and each cell with its neighbours; the match scores stay the same."""
+    model, some = tiny(), some_texts()
+    with torch.no_grad():
+        encoded = model.encode(torch.randn(2, 3, 3, 5, dtype=torch.float64))
+        plain = explained(model, encoded, some)
+        torch.testing.assert_close(plain.maps, match_maps(model, encoded, some).maps)
+        _, weights = model.fuse_to(model.read(some), some, encoded, 0)
+        model.config = replace(model.config, explain="look")
+        looked = explained(model, encoded, some)
+    torch.testing.assert_close(looked.logits, plain.logits)
+    for text, inner in enumerate(([1, 2], [1])):
+        look = sum(weights[text, head, piece, 1:].view(3, 3) for head in range(2) for piece in inner) / (2 * len(inner))
+        for row, column in np.ndindex(3, 3):
+            near = look[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2]
+            assert looked.maps[text, row, column].item() == pytest.approx(near.mean().item())
+
+
+def test_gradient_of_a_map_of_the_first_look() -> None:
+    model, masks = tiny(), torch.tensor([[[1, 1, 0]] * 3, [[0, 0, 1]] * 3]).bool()
+    model.config = replace(model.config, explain="look")
+
+    def loss(grids: Tensor) -> Tensor:
+        maps = explained(model, model.encode(grids), some_texts()).maps
+        losses = map_consistency(normalised(maps), masks, MapConfig(max_margin=2.0, mean_margin=2.0))
+        return torch.stack([*losses.values()]).sum()
+
+    assert torch.autograd.gradcheck(loss, (torch.randn(2, 3, 3, 5, dtype=torch.float64, requires_grad=True),))
 
 
 @pytest.mark.parametrize("layer", [0, 1])

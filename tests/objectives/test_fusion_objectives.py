@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from deixis.models.fusion import Fusion, FusionConfig, Texts
+from deixis.objectives.alignment import PEAK, SHARPNESS, alignment, found
 from deixis.objectives.image_text_contrast import image_text_contrast
 from deixis.objectives.image_text_match import hard_negatives, image_text_match
 from deixis.objectives.masked_words import guess_hidden, mask_words, masked_words
@@ -50,6 +51,53 @@ def batch() -> tuple[Tensor, Texts]:
 
 def units(*shape: int, seed: int) -> Tensor:
     return F.normalize(torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+# Alignment -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_words_find_in_cells_by_hand() -> None:
+    """Mean over the inner word pieces of the soft maximum over cells of the mean over heads of the attention scores."""
+    model, (images, texts) = tiny(), batch()
+    encoded, read = model.encode(images), model.read(texts)
+    layer = model.layers[0]
+    hidden = layer.read(read, texts.bias(read.dtype))
+    expected = torch.zeros(3, 3, dtype=torch.float64)
+    for text, inner in enumerate(([1, 2], [1], [1, 2])):
+        for image in range(3):
+            query = layer.look.query(hidden[text]).view(4, 2, 4)
+            most = []
+            for word in inner:
+                scores = [
+                    sum(query[word, head] @ encoded.keys[0][image, head, 1 + cell] / 4**0.5 for head in range(2)) / 2
+                    for cell in range(4)
+                ]
+                most.append(torch.stack([(PEAK * score).exp() for score in scores]).sum().log() / PEAK)
+            expected[image, text] = torch.stack(most).mean()
+    torch.testing.assert_close(found(model, encoded, texts, read), expected)
+
+
+def test_alignment_by_hand() -> None:
+    """Each text chooses among the images and each image among the texts; equal texts share the target."""
+    finds = torch.tensor([[0.02, 0.0], [0.01, 0.01]], dtype=torch.float64)
+    odds = (SHARPNESS * finds).exp()
+    by_image = [(odds[row, row] / odds[row].sum()).log() for row in range(2)]
+    by_text = [(odds[row, row] / odds[:, row].sum()).log() for row in range(2)]
+    apart = alignment(finds, torch.eye(2, dtype=torch.bool))
+    torch.testing.assert_close(apart, -(sum(by_image) + sum(by_text)) / 4)
+    shared = alignment(finds, torch.ones(2, 2, dtype=torch.bool))
+    across = [(odds / odds.sum(1, keepdim=True)).log().mean(), (odds / odds.sum(0, keepdim=True)).log().mean()]
+    torch.testing.assert_close(shared, -sum(across) / 2)
+
+
+def test_gradient_of_alignment() -> None:
+    model, (images, texts) = tiny(), batch()
+
+    def loss(grid: Tensor, read: Tensor) -> Tensor:
+        return alignment(found(model, model.encode(grid), texts, read), EYE)
+
+    inputs = images.requires_grad_(), model.read(texts).detach().requires_grad_()
+    assert torch.autograd.gradcheck(loss, inputs)
 
 
 # Contrast ------------------------------------------------------------------------------------------------------------

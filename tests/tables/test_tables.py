@@ -417,6 +417,15 @@ def test_dependencies_come_first_and_only_what_is_asked_for(tmp_path: Path) -> N
         experiment.runs((), [7])
 
 
+def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None:
+    text = TOML.replace('seeds = [0, 1]\nplace = "best"', 'seeds = [3]\nplace = "best"')
+    experiment = described(tmp_path / "toy", text.replace('teacher = "matcher"\nseeds = [0]', 'teacher = "matcher"'))
+    taught, found = (replace(experiment.rows[name], seeds=(0, 1)) for name in ("taught", "plain-found"))
+    for seed in (0, 1):
+        assert [run.name for run in experiment.needed(Run(taught, seed))] == ["matcher-3"]
+        assert [run.name for run in experiment.needed(Run(found, seed))] == [f"plain-{seed}", "matcher-3"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -178,10 +178,10 @@ def test_every_recipe_can_be_walked(name: str, material: Material) -> None:
         return torch.rand(3, config.pixels, config.pixels) if config.patch else grid
 
     batch = collate(examples, image, config, pieces.id("[PAD]"), found.flip)
-    (phase,) = found.phases
+    phase = found.phases[-1]
     before = {key: value.clone() for key, value in network.momentum.named_parameters()}
     terms = network(phase, batch, 0.5)
-    wanted = {"contrast", "match", "words"}
+    wanted = {"contrast", "match", "words"} | ({"align"} if found.align else set())
     if phase.objective == "amc":
         parts = found.maps
         wanted |= {"cosine"} if parts.loss == "cosine" else {"mean"} if not parts.most else {"max"}
@@ -193,6 +193,22 @@ def test_every_recipe_can_be_walked(name: str, material: Material) -> None:
     assert not any(key.startswith("momentum.") for key in learning)
     assert all(torch.equal(before[key], value) for key, value in network.momentum.named_parameters())
     assert network.momentum.place.item() == 6
+
+
+def test_aligning_moves_what_the_first_look_needs_and_nothing_else(material: Material) -> None:
+    """Words and cells find each other: encoders and the first attention to the image learn, what is fused does not."""
+    made = replace(recipe("albef", 1), phases=(Phase(1, "align"),))
+    pieces = WordPieces.build([c.text for s in material.training for c in s.captions], 1)
+    torch.manual_seed(0)
+    network = Network(made, Fusion(replace(TINY, vocabulary=len(pieces))), pieces)
+    examples = make_examples(made, material.training[:6], pieces, {})
+    batch = collate(examples, lambda i: torch.from_numpy(material.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+    terms = network(made.phases[0], batch, 0.0)
+    assert set(terms) == {"align"}
+    terms["align"].backward()
+    moved = {name for name, value in network.model.named_parameters() if value.grad is not None and value.grad.any()}
+    assert {"fusion.0.look.query.weight", "fusion.0.look.key.weight", "image.patches.weight"} <= moved
+    assert not any(name.startswith(("fusion.0.look.value", "fusion.0.up", "match", "words", "share")) for name in moved)
 
 
 def test_the_papers_values_are_in_the_recipes() -> None:

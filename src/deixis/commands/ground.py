@@ -97,7 +97,7 @@ def _heat(image: Image.Image, found: Sequence[Grounding], file: Path) -> None:
 
 def _table(found: Sequence[Grounding]) -> Table:
     numbers = (Column(name, justify="right", no_wrap=True) for name in ("score", "x1", "y1", "x2", "y2"))
-    table = Table(Column("phrase", min_width=8), *numbers, "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(Column("phrase", min_width=8), *numbers, "", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for one in found:
         doubt = "" if one.score >= DOUBT else "perhaps not there"
         table.add_row(escape(one.text), f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), doubt)

@@ -23,7 +23,7 @@ from deixis.metrics.phrases import peak, rank_boxes
 from deixis.models.checked import Checked
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
-from deixis.models.fusion import Fusion, FusionConfig, Texts, match_maps
+from deixis.models.fusion import Fusion, FusionConfig, Texts, explained
 from deixis.models.fusion.images import square_grid, square_pixels, standardised
 from deixis.types import Box, GroundedCaption, Grounding, HeatMap, Json, Phrase, Regions
 
@@ -119,7 +119,7 @@ class Pointer:
         """The probability of a match and the map of each text; the image is encoded once, texts go in batches."""
         encoded, scores, maps = self.network.encode(image), [], []
         for start in range(0, len(texts), batch):
-            matched = match_maps(self.network, encoded, self.texts(texts[start : start + batch]))
+            matched = explained(self.network, encoded, self.texts(texts[start : start + batch]))
             scores += matched.logits.softmax(-1)[:, 1].tolist()
             maps += list(matched.maps.double().numpy())
         return scores, maps

@@ -18,7 +18,10 @@ TAUGHT = "photographs with captions, and boxes of the training set or of a detec
 
 @dataclass(frozen=True, kw_only=True)
 class FusionRecipe(Recipe):
-    """A fusion model. Its objectives: albef (contrast, matching, masked words) and amc (those and maps on boxes)."""
+    """A fusion model. Its objectives: albef (contrast, matching, masked words), amc (those, and maps on boxes), align.
+
+    The last one is ours and no more than a beginning: words and cells find each other before anything is fused.
+    """
 
     purpose = "A fusion model: a phrase goes in with a photograph, its heat map, point and box come out."
     model: FusionConfig  # sizes of the vocabulary and of the grid are filled in from the data
@@ -28,6 +31,7 @@ class FusionRecipe(Recipe):
     detections: str = ""  # file of COCO results whose boxes teach; empty: boxes of the training set, if amc wants any
     min_score: float = 0.3  # of a detection
     min_area: float = 0.08  # of the image; smaller boxes teach nothing (AMC, Sec. 4.1)
+    align: float = 0.0  # weight of the alignment of words and cells (ours) beside the other terms
     captions: float = 0.0  # how often, in the objective amc, an image with boxes is shown with a caption all the same
     flip: bool = True  # mirror images, with left and right changed in the text; the published code leaves the text
     select: str = "pointing"  # R@1 needs no boxes
@@ -61,10 +65,13 @@ ALBEF_SMALL = replace(
     paper="ALBEF on grid cells of the backbone and MiniLM 3 + 3, for two cores",
     model=small(),
     text="minilm",
-    phases=(Phase(epochs=15, objective="albef"),),
-    schedule=Schedule(rate=1e-4, decay=0.85, every=1, clip=1.0),
+    phases=(Phase(epochs=5, objective="align", rate=5e-4), Phase(epochs=4, objective="albef", rate=2e-4)),
+    schedule=Schedule(rate=5e-4, decay=0.8, every=1, clip=1.0),
     images=64,
-    momentum=MomentumConfig(queue=2048),
+    max_words=18,
+    # a copy that lags by hundreds of steps holds a training of a thousand back, and so do its early beliefs
+    momentum=MomentumConfig(momentum=0.9, queue=0, soft=0.0),
+    align=1.0,
     min_area=0.005,
 )
 
@@ -73,7 +80,8 @@ AMC_SMALL = replace(
     name="amc-small",
     paper="AMC on grid cells of the backbone and MiniLM 3 + 3, for two cores; begin with an albef-small (--start)",
     supervision=TAUGHT,
-    phases=(Phase(epochs=8, objective="amc"),),
+    phases=(Phase(epochs=2, objective="amc", rate=2e-4),),
+    align=0.0,  # 'a dog' finds dogs in many images of a batch
     captions=0.3,
     select="pointing",
 )

@@ -123,7 +123,12 @@ class Experiment:
 
     def needed(self, run: Run) -> list[Run]:
         """The runs whose models this one begins from, learns from or looks at."""
-        return [Run(self.rows[name], run.seed) for name in run.row.needs]
+        return [self.model_for(run, name) for name in run.row.needs]
+
+    def model_for(self, run: Run, name: str) -> Run:
+        """The run of another row whose model this one takes: that of the same seed, or the only one there is."""
+        row = self.rows[name]
+        return Run(row, row.seeds[0] if len(row.seeds) == 1 else run.seed)
 
     def columns(self) -> set[str]:
         """The scores of all tables."""
@@ -294,8 +299,9 @@ def _with_seeds(path: Path, row: Row, rows: Mapping[str, Row]) -> Row:
         row = replace(row, seeds=row.seeds or source.seeds or (0,), features=source.features)
     row = replace(row, seeds=row.seeds or (0,))
     for other in row.needs:
-        missing = sorted(set(row.seeds) - set(rows[other].seeds or (0,)))
-        if missing:
+        theirs = rows[other].seeds or (0,)
+        missing = sorted(set(row.seeds) - set(theirs))
+        if missing and (len(theirs) > 1 or other == row.source):
             raise DeixisError(f"{path}, the row '{row.name}' needs '{other}' with the seed {missing[0]}; add it there.")
     return row
 

@@ -181,7 +181,7 @@ class Bench:
         clock = _Clock(folder / "table.json", {**run.asked(), "extractor": extractor})
         if clock.finished:
             return
-        given = Given(**{role: self.model(Run(experiment.rows[row], run.seed)) for role, row in run.row.given})
+        given = Given(**{role: self.model(experiment.model_for(run, row)) for role, row in run.row.given})
         with clock, self.watch(run.name) as talk:
 
             def validated(epoch: int, scores: Scores, best: bool) -> None:
@@ -254,12 +254,12 @@ class Bench:
         """All scores of a run on a split."""
         if run.row.without is not None:
             return evaluate_without(run.row.without, reference, regions)
-        trained = Run(self.experiment.rows[run.row.source], run.seed) if run.row.source else run
+        trained = self.experiment.model_for(run, run.row.source) if run.row.source else run
         model = load_model(self.model(trained))
         finder, place = None, run.row.place
         if run.row.finder:
             other = self.experiment.rows[run.row.finder]
-            finder, place = load_finder(self.model(Run(other, run.seed))), place or other.place
+            finder, place = load_finder(self.model(self.experiment.model_for(run, other.name))), place or other.place
         if place is not None:
             set_place(finder or model, place)
         if isinstance(model, Captioner):

@@ -35,15 +35,16 @@ from deixis.models.fusion import (
     FusionConfig,
     Texts,
     enlarged,
+    explained,
     load_minilm,
     load_published,
-    match_maps,
     normalised,
 )
 from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
 from deixis.models.fusion.vit import whiten
 from deixis.models.fusion.weights import minilm_folder
 from deixis.models.pointer import Pointer, pad_texts
+from deixis.objectives.alignment import alignment, found
 from deixis.objectives.image_text_contrast import image_text_contrast, similarities
 from deixis.objectives.image_text_match import image_text_match
 from deixis.objectives.map_consistency import box_masks, map_consistency
@@ -56,7 +57,7 @@ from deixis.training.run import Material, card_files
 from deixis.types import Grounding
 from deixis.vision.store import require_extractor
 
-OBJECTIVES = ("albef", "amc")
+OBJECTIVES = ("align", "albef", "amc")
 WHITENED = 300  # images whose cells tell what cells are like
 
 
@@ -196,8 +197,15 @@ class Network(nn.Module):
             texts = _either(boxed, batch.targets, batch.captions)
         model = self.model
         encoded, read = model.encode(batch.images), model.read(texts)
+        same = (texts.ids[:, None] == texts.ids[None]).all(-1)  # equal texts are as good as each other
+        aligned = self.recipe.align or phase.objective == "align"
+        finds = found(model, encoded, texts, read) if aligned else None
+        if phase.objective == "align" and finds is not None:
+            return {"align": alignment(finds, same)}
         logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
-        terms = self._pairs(batch.images, encoded, texts, read, logits, progress)
+        terms = self._pairs(batch.images, encoded, texts, read, logits, same, progress)
+        if finds is not None:
+            terms["align"] = self.recipe.align * alignment(finds, same)
         if maps is not None:
             large = enlarged(normalised(maps[boxed]), batch.masks.shape[-1])
             terms |= map_consistency(large, batch.masks[boxed], self.recipe.maps)
@@ -206,17 +214,23 @@ class Network(nn.Module):
     def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
         """Match logits ``[B, 2]`` of the true pairs, and their maps where they are wanted."""
         if mapped:
-            matched = match_maps(self.model, encoded, texts, read)
+            matched = explained(self.model, encoded, texts, read)
             return matched.logits, matched.maps
         return self.model.score(self.model.fuse(read, texts, encoded)), None
 
     def _pairs(
-        self, images: Tensor, encoded: Encoded, texts: Texts, read: Tensor, right: Tensor, progress: float
+        self,
+        images: Tensor,
+        encoded: Encoded,
+        texts: Texts,
+        read: Tensor,
+        right: Tensor,
+        same: Tensor,
+        progress: float,
     ) -> dict[str, Tensor]:
         """Contrast, matching and masked words, with the momentum copy's help (ALBEF; AMC Sec. 2.1)."""
         model, momentum, config = self.model, self.momentum, self.recipe.momentum
         soft = config.soft * min(1.0, progress * self.recipe.epochs)  # the copy is trusted after an epoch
-        same = (texts.ids[:, None] == texts.ids[None]).all(-1)  # equal texts are as good as each other
         hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
         with torch.no_grad():
             model.temperature.clamp_(0.001, 0.5)

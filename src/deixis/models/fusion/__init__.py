@@ -1,7 +1,7 @@
 """The fusion model: an image encoder, a text encoder, and a fusion encoder in which words look at the image."""
 
 from deixis.models.fusion.config import FusionConfig, base, small
-from deixis.models.fusion.maps import Matched, enlarged, match_maps, normalised
+from deixis.models.fusion.maps import Matched, enlarged, explained, look_maps, match_maps, normalised
 from deixis.models.fusion.model import Encoded, Fusion, Texts
 from deixis.models.fusion.weights import load_minilm, load_published
 
@@ -13,8 +13,10 @@ __all__ = [
     "Texts",
     "base",
     "enlarged",
+    "explained",
     "load_minilm",
     "load_published",
+    "look_maps",
     "match_maps",
     "normalised",
     "small",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class FusionConfig:
     image_layers: int = 12  # its blocks
     shared: int = 256  # width of the space in which whole images and whole texts are compared
     map_layer: int = 2  # fusion layer, from 0, whose attention makes the map; the third of six in AMC's code
+    explain: Literal["match", "look"] = "match"  # a map is Grad-CAM of the match score (AMC), or where words look first
 
     def __post_init__(self) -> None:
         if bool(self.patch) == bool(self.features):
@@ -63,5 +65,6 @@ def small(features: int = 1280, side: int = 12) -> FusionConfig:
         image_heads=8,
         image_feed=512,
         image_layers=1,
-        map_layer=1,
+        map_layer=0,
+        explain="look",
     )

@@ -1,4 +1,8 @@
-"""Maps of where a text finds its match in an image: Grad-CAM on the attention of one fusion layer (AMC, Eq. 4 to 6)."""
+"""Maps of where a text finds its match in an image.
+
+Grad-CAM on the attention of one fusion layer (AMC, Eq. 4 to 6); or, for a model that has learnt to align words and
+cells (:mod:`deixis.objectives.alignment`), the attention of the first layer itself.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +52,29 @@ def match_maps(
     heat = heat.reshape(*texts.ids.shape, -1) * texts.mask[:, :, None]
     maps = heat.mean(1).view(-1, encoded.rows, encoded.columns)
     return Matched(logits, maps) if training else Matched(logits.detach(), maps.detach())
+
+
+def explained(model: Fusion, encoded: Encoded, texts: Texts, read: Tensor | None = None) -> Matched:
+    """Match scores of P texts for each image, ordered by image, with maps of the kind that the model has."""
+    if model.config.explain == "match":
+        return match_maps(model, encoded, texts, read)
+    read = model.read(texts) if read is None else read
+    hidden, weights = model.fuse_to(read, texts, encoded, 0)
+    logits = model.score(model.fuse_from(hidden, weights, texts, encoded, 0))
+    return Matched(logits, look_maps(weights, texts, encoded))
+
+
+def look_maps(weights: Tensor, texts: Texts, encoded: Encoded) -> Tensor:
+    """Maps ``[I * P, rows, columns]`` of where words look: attention ``[I, heads, P * T, 1 + cells]``, averaged.
+
+    The mean is over heads, over the word pieces between [CLS] and [SEP], and over each cell and its neighbours: a thing
+    is rarely one cell.
+    """
+    each = weights.mean(1)[..., 1:].reshape(*texts.ids.shape, -1)  # [I * P, T, cells]
+    words = texts.inner().to(each.dtype)
+    mean = (each * words[:, :, None]).sum(1) / words.sum(1, keepdim=True).clamp(min=1)
+    maps = mean.view(-1, 1, encoded.rows, encoded.columns)
+    return F.avg_pool2d(maps, 3, stride=1, padding=1, count_include_pad=False).squeeze(1)
 
 
 def normalised(maps: Tensor) -> Tensor:

@@ -25,6 +25,12 @@ class Texts:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def inner(self) -> Tensor:
+        """``[B, T]`` True at the word pieces between [CLS] and [SEP]."""
+        between = self.mask.clone()
+        between[:, 0] = False
+        return between.scatter(1, self.mask.sum(1, keepdim=True) - 1, False)
+
     def bias(self, dtype: torch.dtype) -> Tensor:
         """What is added to attention scores ``[B, 1, 1, T]``: nobody looks at padding."""
         return torch.zeros(self.mask.shape, dtype=dtype, device=self.mask.device).masked_fill_(
