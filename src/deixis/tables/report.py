@@ -315,7 +315,7 @@ def draw_chart(table: Table, lines: Sequence[Line], path: Path) -> None:
                     if line.row.name == table.baseline:
                         axes.axvline(column.scale * entry.mean, color=FAINT, linestyle=":", linewidth=1, zorder=0)
             axes.set_title(column.title, fontsize=10, weight="bold")
-            axes.set_xlim(left=0)
+            axes.set_xlim(0, max(axes.get_xlim()[1], 1.06 * axes.dataLim.x1))  # no mark is cut at the right edge
             axes.grid(axis="y", color="#eeeeee", zorder=0)
             axes.tick_params(axis="y", length=0)
         grid[0][0].set_yticks(list(places), [line.row.title for line in lines])
