@@ -9,6 +9,7 @@ import pytest
 
 from deixis import DeixisError, cli
 from deixis.commands import doctor
+from deixis.device import choose
 from deixis.models import pretrained
 
 
@@ -20,6 +21,7 @@ def test_here_everything_that_captioning_needs_is_there(capsys: pytest.CaptureFi
     assert cli.run(["doctor", "--json"]) == 0
     found = findings(capsys)
     assert all(record["ok"] for record in found.values() if record["needed"])
+    assert f"--device auto takes {choose()}" in str(found["device"]["text"])
     assert {"torch", "spaCy model", "backbone weights", "deixis-8k", "disk", "Java", "text weights"} <= set(found)
 
 

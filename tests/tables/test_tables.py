@@ -482,7 +482,8 @@ def test_the_row_of_the_finder_tells_how_it_chooses_boxes(tmp_path: Path, monkey
     loaded: list[tuple[str, str | None]] = []
 
     class Model:
-        def __init__(self, folder: Path) -> None:
+        def __init__(self, folder: Path, device: str) -> None:
+            assert device == "cuda:1"
             self.name = folder.name
 
     def scored(captioner: Model, reference: None, regions: object, finder: Model) -> tuple[None, str]:
@@ -494,7 +495,7 @@ def test_the_row_of_the_finder_tells_how_it_chooses_boxes(tmp_path: Path, monkey
     monkeypatch.setattr(running, "set_place", lambda model, place: loaded.append((model.name, place)))
     monkeypatch.setattr(running, "evaluate_captioner", scored)
     experiment = described(tmp_path / "toy")
-    bench, row = Bench(experiment, DATA, tmp_path / "work", {}), experiment.rows["plain-found"]
+    bench, row = Bench(experiment, DATA, tmp_path / "work", {}, device="cuda:1"), experiment.rows["plain-found"]
     assert bench.evaluate(Run(row, 1), None, {}) == "plain-1 by matcher-1"  # type: ignore[arg-type, comparison-overlap]
     bench.evaluate(Run(replace(row, place="vote"), 1), None, {})  # type: ignore[arg-type]
     assert loaded == [("matcher-1", "best"), ("matcher-1", "vote")]

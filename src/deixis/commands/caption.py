@@ -44,6 +44,7 @@ def caption(
     draw: Path | None = None,
     branches: Path | None = None,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    device: str = "auto",
     processes: int | None = None,
     threads: int = 0,
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
@@ -66,6 +67,7 @@ def caption(
             folder for their pictures.
         branches: write where each branch of the captioner looked for each noun (.png, .svg), of one photograph.
         out: append a line of JSON for each photograph to this file; those that are in it already are passed over.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         processes: how many look at photographs at the same time; one for each core if not given, if it is worth it.
         threads: of torch; 0: one for each core.
         as_json: write a line of JSON for each photograph to stdout instead of its sentence.
@@ -92,9 +94,9 @@ def caption(
     if threads:
         torch.set_num_threads(threads)
     with talk.status("loading the model"), clock.measure("load"):
-        captioner = load_captioner(model)
+        captioner = load_captioner(model, device)
         confidence = Confidence(captioner)
-        helper = None if finder is None else load_finder(finder)
+        helper = None if finder is None else load_finder(finder, device)
     name = captioner.name if helper is None else together(captioner.name, helper)
     with nullcontext() if out is None else CaptionsFile(out, name) as file:
         left = [path for path in wanted if file is None or str(path) not in file.done]
@@ -172,7 +174,7 @@ def look(captioner: Captioner, photographs: Sequence[Path], processes: int) -> I
         for job in jobs:
             yield outcome_of(captioner.eyes.extractor, job)
         return
-    with Workers(partial(_extractor, captioner.eyes.description), processes) as workers:
+    with Workers(partial(_extractor, captioner.eyes.description, str(captioner.eyes.device)), processes) as workers:
         outcomes = workers.run(jobs)
         early: dict[str, Outcome] = {}
         for job in jobs:
@@ -182,10 +184,11 @@ def look(captioner: Captioner, photographs: Sequence[Path], processes: int) -> I
             yield early.pop(job.image_id)
 
 
-def _extractor(description: Json) -> Extractor:
-    from deixis.vision.extractor import extractor_from  # runs in the worker
+def _extractor(description: Json, device: str) -> Extractor:
+    from deixis.device import choose  # runs in the worker
+    from deixis.vision.extractor import extractor_from
 
-    return extractor_from(description)
+    return extractor_from(description).to(choose(device))
 
 
 def _processes(asked: int | None, photographs: int) -> int:

@@ -28,6 +28,7 @@ def check(
     *,
     model: str = FINDER,
     draw: Path | None = None,
+    device: str = "auto",
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
 ) -> int:
@@ -40,6 +41,7 @@ def check(
         caption: a sentence about it, yours or a model's.
         model: a name of the package or the folder of any model that finds phrases (see deixis models).
         draw: write a sheet with the heat map of each noun phrase (.png, .svg, .jpg, ...).
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write the result to stdout as JSON.
         quiet: no progress and no notes.
     """
@@ -48,7 +50,7 @@ def check(
     with talk.status("loading the model"):
         from deixis.models.pretrained import check_caption, load_finder
 
-        finder = load_finder(model)
+        finder = load_finder(model, device)
     with talk.status(f"looking at {photo}"):
         checked = check_caption(finder, image, caption)
     if draw is not None:

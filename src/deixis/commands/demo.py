@@ -27,6 +27,7 @@ NOTE = (
 def demo(
     out: Path = Path("demo"),
     model: str = CAPTIONER,
+    device: str = "auto",
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
 ) -> int:
@@ -37,6 +38,7 @@ def demo(
     Args:
         out: where the pictures and the page go.
         model: a name of the package, or the folder of a captioner (see deixis models).
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write the captions to stdout as JSON lines instead of sentences.
         quiet: no progress and no notes.
     """
@@ -49,7 +51,7 @@ def demo(
         from deixis.show.drawing import save_drawing
         from deixis.show.page import Shown, caption_page
 
-        captioner = load_captioner(model)
+        captioner = load_captioner(model, device)
         judge = Confidence(captioner)
     with talk.status(f"{captioner.name} looks at {', '.join(PHOTOS)}"):
         found = captioner.caption(list(photos.values()))

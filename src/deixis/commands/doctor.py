@@ -75,6 +75,7 @@ def examine() -> Iterator[Finding]:
     python = platform.python_version()
     yield Finding("deixis", True, f"{__version__}, Python {python}, {platform.system()} {platform.machine()}")
     yield attempt("torch", _torch, needed=True)
+    yield attempt("device", _device, needed=True)
     for package, module in NEEDED.items():
         yield attempt(package, partial(_installed, package, module), needed=True)
     yield attempt("selective search", _selective_search, needed=True)
@@ -108,8 +109,17 @@ def attempt(name: str, look: Callable[[], str], needed: bool = False) -> Finding
 def _torch() -> str:
     import torch
 
-    device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU"
-    return f"{torch.__version__}, {device}, threads: {torch.get_num_threads()}, cores: {cores()}"
+    return f"{torch.__version__}, threads: {torch.get_num_threads()}, cores: {cores()}"
+
+
+def _device() -> str:
+    import torch
+
+    from deixis.device import choose, present
+
+    device = choose()
+    name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
+    return f"--device auto takes {device}{name}; here: {', '.join(present())}"
 
 
 def _installed(package: str, module: str) -> str:

@@ -43,6 +43,7 @@ def eval(
     finder: str | None = None,
     place: Place | None = None,
     shown: int = 12,
+    device: str = "auto",
     threads: int = 0,
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
@@ -72,6 +73,7 @@ def eval(
             the best of each, merged), or the one that all regions vote for (vote); as the model has it if not given.
             With a finder it is the finder's.
         shown: how many of the worst, and of the best, captions the page shows.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         threads: of torch; 0: one for each core.
         as_json: write the scores to stdout as JSON.
         quiet: no progress, no notes and no table.
@@ -88,8 +90,8 @@ def eval(
         torch.set_num_threads(threads)
     talk = Console(stderr=True, quiet=quiet, highlight=False)
     source = model_folder(model)
-    loaded = load_model(source)
-    helper = None if finder is None else finder_for(loaded, finder)
+    loaded = load_model(source, device)
+    helper = None if finder is None else finder_for(loaded, finder, device)
     if place is not None:
         set_place(helper or loaded, place)
     with talk.status(f"reading {data}"):
@@ -121,14 +123,14 @@ def eval(
     return 0
 
 
-def finder_for(model: Captioner | FindsPhrases, given: str) -> FindsPhrases:
+def finder_for(model: Captioner | FindsPhrases, given: str, device: str = "auto") -> FindsPhrases:
     """The finder that is to place the nouns of a captioner, which sees what the captioner sees."""
     from deixis.models.captioner import Captioner
     from deixis.models.pretrained import load_finder
 
     if not isinstance(model, Captioner):
         raise DeixisError(f"{model.name} finds phrases itself; --finder is for models that write captions.")
-    finder = load_finder(given)
+    finder = load_finder(given, device)
     sees = "photographs themselves" if finder.eyes is None else f"regions of {finder.eyes.name}"
     if finder.eyes is None or finder.eyes.name != model.eyes.name:
         raise DeixisError(

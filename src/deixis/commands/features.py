@@ -44,6 +44,7 @@ def features(
     backbone: str = "efficientnet-lite2",
     grid: int = 0,
     limit: int | None = None,
+    device: str = "auto",
     processes: int | None = None,
     verify: Switch = False,
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
@@ -65,6 +66,7 @@ def features(
         backbone: efficientnet-lite2, or timm-MODEL where timm is installed.
         grid: keep a feature grid of the whole image too, at most this many cells a side; 0 keeps none.
         limit: only the first so many images.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         processes: how many work at the same time; one for each core if not given.
         verify: read the whole store again at the end and check its sums.
         as_json: write a summary to stdout as JSON.
@@ -75,7 +77,7 @@ def features(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     with talk.status(f"looking for images in {directory}"):
         jobs = find_jobs(directory, split)[:limit]
-    make = partial(_make, backbone, proposals, boxes, grid)
+    make = partial(_make, backbone, proposals, boxes, grid, device)
     started = time.monotonic()
     added = _run(jobs, make, out, min(processes or cores(), len(jobs)), talk)
     summary = _summary(out, jobs, added, time.monotonic() - started)
@@ -109,11 +111,12 @@ def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
     return list(jobs.values())
 
 
-def _make(backbone: str, proposals: str, boxes: int, grid: int) -> Extractor:
+def _make(backbone: str, proposals: str, boxes: int, grid: int, device: str) -> Extractor:
     # Runs in the workers only: the process that the user started never waits for torch.
+    from deixis.device import choose
     from deixis.vision.extractor import named_extractor
 
-    return named_extractor(backbone, proposals, boxes, grid)
+    return named_extractor(backbone, proposals, boxes, grid).to(choose(device))
 
 
 def _run(jobs: Sequence[Job], make: Callable[[], Extractor], out: Path, processes: int, talk: Console) -> int:

@@ -32,6 +32,7 @@ def ground(
     draw: Path | None = None,
     heat: Path | None = None,
     least: float = 0.0,
+    device: str = "auto",
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
 ) -> int:
@@ -47,6 +48,7 @@ def ground(
         draw: write the photograph with the boxes drawn on it (.png, .svg, .jpg, ...).
         heat: write a sheet with the heat map of each phrase, where the model makes heat maps.
         least: leave out phrases with a score below this; from .5 on they are more likely there than not.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write a line of JSON for each phrase to stdout.
         quiet: no progress and no notes.
     """
@@ -55,7 +57,7 @@ def ground(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
     with talk.status("loading the model"):
-        finder = load_finder(model)
+        finder = load_finder(model, device)
     with talk.status(f"looking at {photo}"):
         found = finder.ground(image, caption or list(phrases))
     kept = [one for one in found if one.score >= least]

@@ -37,6 +37,7 @@ def regions(
     proposals: str = "selective-search",
     boxes: int = 100,
     backbone: str = "efficientnet-lite2",
+    device: str = "auto",
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
 ) -> int:
@@ -51,6 +52,7 @@ def regions(
         proposals: where boxes come from (see deixis proposals).
         boxes: at most this many boxes, the whole image among them.
         backbone: efficientnet-lite2, or timm-MODEL where timm is installed.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write every region to stdout as JSON.
         quiet: no table.
     """
@@ -59,9 +61,10 @@ def regions(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
     with talk.status("loading the extractor"):
+        from deixis.device import choose
         from deixis.vision.extractor import named_extractor
 
-        extractor = named_extractor(backbone, proposals, boxes)
+        extractor = named_extractor(backbone, proposals, boxes).to(choose(device))
     with talk.status(f"looking at {photo}"):
         found = extractor.extract(image, image_id=photo.stem)
     shown = clearest(found, top)

@@ -46,6 +46,7 @@ def search(
     top: int = 12,
     draw: Path | None = None,
     images: Path | None = None,
+    device: str = "auto",
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
 ) -> int:
@@ -62,6 +63,7 @@ def search(
         top: how many photographs to show.
         draw: write a contact sheet of them (.png, .svg, .jpg, ...).
         images: the data set or folder that the store was made from; needed for drawing only.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write the found photographs to stdout as JSON, a line each.
         quiet: no progress.
     """
@@ -73,9 +75,10 @@ def search(
     if not len(features):
         raise DeixisError(f"{store} has no photographs in it; fill it first (deixis features).")
     talk = Console(stderr=True, quiet=quiet, highlight=False)
+    from deixis.device import choose
     from deixis.models.aligner import Aligner
 
-    aligner = Aligner.from_pretrained(model_folder(model))
+    aligner = Aligner.from_pretrained(model_folder(model)).to(choose(device))
     features.require(aligner.eyes.name)
     hits = find(aligner, features, sentence, top, talk)
     if draw is not None and images is not None:

@@ -26,6 +26,7 @@ def serve(
     megabytes: float = 20.0,
     megapixels: float = 50.0,
     browse: Switch = False,
+    device: str = "auto",
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     quiet: Switch = False,
 ) -> int:
@@ -43,6 +44,7 @@ def serve(
         megabytes: the largest upload.
         megapixels: the largest photograph.
         browse: open the page in a browser.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write JSON to stdout: the address and the models when the page is ready, the number of requests that
             were answered (one for each model is its own) at the end.
         quiet: say nothing.
@@ -67,7 +69,7 @@ def serve(
 
         if threads:
             torch.set_num_threads(threads)
-        models = [load_model(one) for one in model or model_names() or (CAPTIONER,)]
+        models = [load_model(one, device) for one in model or model_names() or (CAPTIONER,)]
         engine = Engine(models, Limits(pixels=round(megapixels * 1e6), waiting=waiting))
         engine.warm()
     url = address(host, ear)

@@ -27,6 +27,7 @@ def table(
     rows: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (),
     only_report: Switch = False,
+    device: str = "auto",
     as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
     threads: int = 0,
     quiet: Switch = False,
@@ -47,6 +48,7 @@ def table(
         rows: do these rows only, and what they need; the tables show all that is kept.
         seeds: do these seeds only.
         only_report: write tables and charts from what is kept, without data and training.
+        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write the numbers of the tables to stdout as JSON.
         threads: of torch; 0: one for each core.
         quiet: no progress and no notes.
@@ -63,6 +65,9 @@ def table(
             raise UsageError("--data and --work say where the data set is and where to train; or use --only-report.")
         import torch
 
+        from deixis.device import train_on
+
+        train_on(device)
         if threads:
             torch.set_num_threads(threads)
         runs = experiment.runs(rows, seeds)
@@ -73,7 +78,7 @@ def table(
         def say(text: str) -> None:
             talk.print(text, markup=False, soft_wrap=True)
 
-        bench = Bench(experiment, data, work, stores(features), lambda title: watched(talk, title), say)
+        bench = Bench(experiment, data, work, stores(features), lambda title: watched(talk, title), say, device)
         bench.do(runs)
     with talk.status("drawing images again and writing tables"):
         found = write_report(experiment)

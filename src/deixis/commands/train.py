@@ -49,6 +49,7 @@ class Options(Generic[AnyRecipe]):
     seeds: int = 1  # train so many times, with seeds one apart, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
+    device: str = "auto"  # where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps
     threads: int = 0  # of torch; 0: one for each core
     quiet: Switch = False
 
@@ -72,8 +73,10 @@ def train(options: Options[Recipe]) -> int:
     """Run the recipe once for each seed and tell mean and deviation of the validation scores."""
     import torch
 
+    from deixis.device import train_on
     from deixis.training.run import Given, Material, run_recipe
 
+    train_on(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
     talk = Console(stderr=True, quiet=options.quiet, highlight=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from deixis import boxes as geometry
+from deixis.device import CPU, device_of, to_device
 from deixis.errors import DeixisError
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
@@ -24,7 +26,7 @@ from deixis.models.calibration import Calibration
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.heat import heat_map, hottest
-from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.models.matcher import Matcher, MatcherConfig, Seen
 from deixis.models.padding import pad_regions
 from deixis.models.voting import chosen
 from deixis.types import Grounding, Json, Phrase, Place, Regions
@@ -55,6 +57,12 @@ class Aligner:
         self.matcher, self.vocabulary = matcher.eval(), vocabulary
         self.eyes, self.name = Eyes(extractor), name
         self.calibration, self.placing = calibration or Calibration(), placing or Placing()
+
+    def to(self, device: torch.device) -> Self:
+        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
+        self.matcher.to(device)
+        self.eyes.to(device)
+        return self
 
     def ground(
         self, photo: Photo, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
@@ -96,7 +104,7 @@ class Aligner:
         rows = []
         for start in range(0, len(regions), batch):
             some = [self.eyes.look(one) for one in regions[start : start + batch]]
-            rows.append(self.matcher.scores(self.matcher.see(pad_regions(some)), heard))
+            rows.append(self.matcher.scores(see(self.matcher, some), heard).cpu())
         return torch.cat(rows).numpy()
 
     @torch.no_grad()
@@ -107,18 +115,19 @@ class Aligner:
         """
         words, counts = self.encode(parses)
         heard = self.matcher.hear(words[None], counts[None])
-        attention, relevance = self.matcher.align(self.matcher.see(pad_regions([regions])), heard)
+        attention, relevance = self.matcher.align(see(self.matcher, [regions]), heard)
         spans = [slice(1, 1 + len(grammar)) for grammar in parses]
         return (
-            [look[span].numpy() for look, span in zip(attention[0], spans, strict=True)],
-            [near[span].numpy() for near, span in zip(relevance[0], spans, strict=True)],
+            [look[span].numpy() for look, span in zip(attention[0].cpu(), spans, strict=True)],
+            [near[span].numpy() for near, span in zip(relevance[0].cpu(), spans, strict=True)],
         )
 
     def encode(self, parses: Sequence[Parse]) -> tuple[Tensor, Tensor]:
-        """Word ids and which of them count, both ``[C, T]``, as the matcher reads them."""
+        """Word ids and which of them count, both ``[C, T]``, as the matcher reads them and where it does."""
         count = self.matcher.config.count
         ids = [self.vocabulary.encode(grammar.tokens) for grammar in parses]
-        return pad_words(ids, [with_ends(counting(grammar, count, self.vocabulary), count) for grammar in parses])
+        counts = [with_ends(counting(grammar, count, self.vocabulary), count) for grammar in parses]
+        return pad_words(ids, counts, device_of(self.matcher))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
@@ -145,7 +154,7 @@ class Aligner:
         return read_model(folder, "matcher", build)
 
 
-# Words --------------------------------------------------------------------------------------------------------------
+# Words and regions --------------------------------------------------------------------------------------------------
 
 
 def counting(grammar: Parse, count: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
@@ -164,14 +173,21 @@ def with_ends(counts: Sequence[bool], count: str) -> list[bool]:
     return [count == "all", *counts, count == "all"]
 
 
-def pad_words(ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]]) -> tuple[Tensor, Tensor]:
+def pad_words(
+    ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]], device: torch.device = CPU
+) -> tuple[Tensor, Tensor]:
     """Ragged sentences and their counts as two tensors ``[C, T]``."""
     longest = max((len(row) for row in ids), default=0)
     words = torch.full((len(ids), longest), Vocabulary.pad)
     counted = torch.zeros(len(ids), longest, dtype=torch.bool)
     for c, (row, marks) in enumerate(zip(ids, counts, strict=True)):
         words[c, : len(row)], counted[c, : len(row)] = torch.tensor(row), torch.tensor(marks)
-    return words, counted
+    return words.to(device), counted.to(device)
+
+
+def see(matcher: Matcher, regions: Sequence[Regions]) -> Seen:
+    """The regions of several images in the common space, computed where the matcher's weights are."""
+    return matcher.see(to_device(pad_regions(regions), device_of(matcher)))
 
 
 # Places -------------------------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from deixis import boxes as geometry
+from deixis.device import CPU, device_of, to_device
 from deixis.language.parse import parse_words
 from deixis.language.sentence import sentence
 from deixis.language.vocabulary import Vocabulary
@@ -76,6 +77,12 @@ class Captioner:
         self.decoder, self.vocabulary = decoder.eval(), vocabulary
         self.eyes, self.name, self.style = Eyes(extractor), name, style or Style()
 
+    def to(self, device: torch.device) -> Self:
+        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
+        self.decoder.to(device)
+        self.eyes.to(device)
+        return self
+
     @overload
     def caption(self, photo: Photo) -> GroundedCaption: ...
 
@@ -136,14 +143,17 @@ class Captioner:
         for start in range(0, len(regions), batch):
             some = [self.eyes.look(one) for one in regions[start : start + batch]]
             given = sentences[start : start + batch]
-            ids = pad_ragged([[self.vocabulary.encode(words) for words in each] for each in given], Vocabulary.pad)
-            encoded = self.decoder.encode_regions(pad_regions(some))
+            device = device_of(self.decoder)
+            rows = [[self.vocabulary.encode(words) for words in each] for each in given]
+            ids = pad_ragged(rows, Vocabulary.pad).to(device)
+            encoded = self.decoder.encode_regions(to_device(pad_regions(some), device))
             decoded = self.decoder(encoded, ids[..., :-1], self.style.branches)
             logprobs = self.decoder.speak(decoded.states)
             for t in range(logprobs.shape[2]):  # what it would have said is said under its rules
                 forbid(logprobs[:, :, t], ids[..., t], t, self.style.rules())
             said = mean_logprobs(logprobs).gather(-1, ids[..., 1:, None]).squeeze(-1)
             spoken = Sentences(ids[..., 1:], said, decoded.attention, voters(logprobs, ids[..., 1:]))
+            spoken = to_device(spoken, CPU)
             for i, one in enumerate(some):
                 yield [
                     tuple(self._ground(spoken, i, t, word, one, c) for t, word in enumerate(words))
@@ -157,10 +167,12 @@ class Captioner:
 
     @torch.no_grad()
     def _sentences(self, regions: Sequence[Regions]) -> Sentences:
-        encoded = self.decoder.encode_regions(pad_regions(regions))
+        encoded = self.decoder.encode_regions(to_device(pad_regions(regions), device_of(self.decoder)))
         if self.style.beam == 1:
-            return greedy(self.decoder, encoded, self.style.rules(), self.style.branches)
-        return beam(self.decoder, encoded, self.style.rules(), self.style.beam)
+            said = greedy(self.decoder, encoded, self.style.rules(), self.style.branches)
+        else:
+            said = beam(self.decoder, encoded, self.style.rules(), self.style.beam)
+        return to_device(said, CPU)
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""

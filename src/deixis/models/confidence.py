@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from deixis.device import device_of, to_device
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.captioner import Captioner
 from deixis.models.decoding import forbid, mean_logprobs
@@ -57,8 +58,9 @@ class Confidence:
         sentences = [vocabulary.encode(caption.words) for caption in captions]
         # a sentence of the greatest length was cut off before its end: its own probability does not count the end
         sentences = [ids[:-1] if len(ids) - 2 == style.max_words else ids for ids in sentences]
-        ids = pad_ragged([sentences] * len(blanks()), Vocabulary.pad)  # [blanks, captions, T + 1]
-        decoded = decoder(decoder.encode_regions(self._nothing), ids[..., :-1], style.branches)
+        device = device_of(decoder)
+        ids = pad_ragged([sentences] * len(blanks()), Vocabulary.pad).to(device)  # [blanks, captions, T + 1]
+        decoded = decoder(decoder.encode_regions(to_device(self._nothing, device)), ids[..., :-1], style.branches)
         logprobs = decoder.speak(decoded.states)
         for t in range(logprobs.shape[2]):
             forbid(logprobs[:, :, t], ids[..., t], t, style.rules())

@@ -227,7 +227,8 @@ class _Book:
 
 def forbid(logprobs: Tensor, previous: Tensor, t: int, rules: Rules) -> Tensor:
     """Log-probabilities ``[I, S, K, V]`` with what the rules forbid at step t taken out, in place."""
-    logprobs[..., list(rules.banned)] = -torch.inf
+    for word in rules.banned:  # one by one: a list would be copied to the device at every step
+        logprobs[..., word] = -torch.inf
     if t < rules.min_words:
         logprobs[..., rules.eos] = -torch.inf
     if not rules.repeats and t > 0:

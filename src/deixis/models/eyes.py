@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+import torch
 from PIL import Image
 
+from deixis.device import CPU
 from deixis.images import load_image
 from deixis.types import Json, Regions
 from deixis.vision.extractor import Extractor, extractor_from
@@ -22,14 +24,20 @@ class Eyes:
     """
 
     def __init__(self, extractor: Json, grid: int = 0) -> None:
-        self.grid = grid
+        self.grid, self.device = grid, CPU
         self.name: str = extractor["name"]
         self.description: Json = extractor["description"]
 
     @cached_property
     def extractor(self) -> Extractor:
         """What makes regions as in training."""
-        return extractor_from(self.description, self.grid)
+        return extractor_from(self.description, self.grid).to(self.device)
+
+    def to(self, device: torch.device) -> None:
+        """Look there from now on."""
+        self.device = device
+        if "extractor" in vars(self):  # built already
+            self.extractor.to(device)
 
     @property
     def detector(self) -> bool:

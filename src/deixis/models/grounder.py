@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from deixis import boxes as geometry
+from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.tokenise import tokens
@@ -47,6 +49,12 @@ class Grounder:
     ) -> None:
         self.refiner, self.vocabulary = refiner.eval(), vocabulary
         self.eyes, self.name, self.calibration = Eyes(extractor), name, calibration or Calibration()
+
+    def to(self, device: torch.device) -> Self:
+        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
+        self.refiner.to(device)
+        self.eyes.to(device)
+        return self
 
     def ground(
         self, photo: Photo, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
@@ -92,10 +100,12 @@ class Grounder:
         for start in range(0, len(regions), batch):
             some = [self.eyes.look(one) for one in regions[start : start + batch]]
             asked = descriptions[start : start + batch]
-            names = name_vectors(some, self.refiner.config.top_names) if named else None
-            matched = self.refiner(pad_regions(some), pad_phrases(asked, self.vocabulary, meaning=named), names)
-            boxes, evidence = (part.numpy() for part in matched.answer())
-            attention = matched.attention.double().numpy()  # [I, P, N]
+            device = device_of(self.refiner)
+            phrases = to_device(pad_phrases(asked, self.vocabulary, meaning=named), device)
+            names = name_vectors(some, self.refiner.config.top_names).to(device) if named else None
+            matched = self.refiner(to_device(pad_regions(some), device), phrases, names)
+            boxes, evidence = (part.cpu().numpy() for part in matched.answer())
+            attention = matched.attention.cpu().double().numpy()  # [I, P, N]
             for i, one in enumerate(some):
                 count = sum(len(description.phrases) for description in asked[i])
                 pixels = geometry.from_normalised(boxes[i, :count], *one.size)

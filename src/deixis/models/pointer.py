@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from deixis import boxes as geometry
+from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
 from deixis.images import load_image
 from deixis.language.parse import parse_words
@@ -36,6 +37,13 @@ class Pointer:
     ) -> None:
         self.network, self.pieces, self.name, self.longest = network.eval(), pieces, name, longest
         self.eyes = None if extractor is None else Eyes(extractor, grid=network.config.side)
+
+    def to(self, device: torch.device) -> Self:
+        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
+        self.network.to(device)
+        if self.eyes is not None:
+            self.eyes.to(device)
+        return self
 
     def ground(
         self,
@@ -100,19 +108,20 @@ class Pointer:
         return read_model(folder, "fusion", build)
 
     def texts(self, texts: Sequence[str]) -> Texts:
-        """The word pieces of several texts."""
-        return pad_texts([self.pieces.encode(text, self.longest) for text in texts], self.pieces.id("[PAD]"))
+        """The word pieces of several texts, where the network reads them."""
+        padded = pad_texts([self.pieces.encode(text, self.longest) for text in texts], self.pieces.id("[PAD]"))
+        return to_device(padded, device_of(self.network))
 
     def see(self, photo: Photo) -> tuple[Tensor, tuple[int, int], npt.NDArray[np.floating] | None]:
         """A photograph as the network takes it ``[1, ...]``, its width and height, its proposals ``[N, 4]`` if any."""
-        config = self.network.config
+        config, device = self.network.config, device_of(self.network)
         if self.eyes is not None:
             regions = self.eyes.look(photo)
-            return square_grid(regions, config)[None], regions.size, regions.boxes
+            return square_grid(regions, config)[None].to(device), regions.size, regions.boxes
         if isinstance(photo, Regions):
             raise DeixisError(f"the model {self.name} reads photographs themselves, not regions of them.")
         image = photo if isinstance(photo, Image.Image) else load_image(photo)
-        return standardised(square_pixels(image, config))[None], image.size, None
+        return standardised(square_pixels(image, config))[None].to(device), image.size, None
 
     @torch.no_grad()
     def _match(self, image: Tensor, texts: Sequence[str], batch: int = 64) -> tuple[list[float], list[geometry.Array]]:
@@ -121,7 +130,7 @@ class Pointer:
         for start in range(0, len(texts), batch):
             matched = explained(self.network, encoded, self.texts(texts[start : start + batch]))
             scores += matched.logits.softmax(-1)[:, 1].tolist()
-            maps += list(matched.maps.double().numpy())
+            maps += list(matched.maps.cpu().double().numpy())
         return scores, maps
 
     def _spans(self, wanted: str | Sequence[str]) -> list[Phrase]:

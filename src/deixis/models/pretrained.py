@@ -79,25 +79,28 @@ def model_folder(given: str | Path) -> Path:
     raise DeixisError(f"there is no model {given}: it is not a folder, and {known}.{meant}")
 
 
-def load_model(given: str | Path) -> Captioner | FindsPhrases:
+def load_model(given: str | Path, device: str = "auto") -> Captioner | FindsPhrases:
     """The model of that name or in that folder, by the kind that its configuration names."""
-    return _load(given, KINDS)
+    return _load(given, KINDS, device)
 
 
-def load_captioner(given: str | Path = CAPTIONER) -> Captioner:
+def load_captioner(given: str | Path = CAPTIONER, device: str = "auto") -> Captioner:
     """The model of that name or in that folder, which must be one that writes captions."""
-    return _load(given, {"captioner": KINDS["captioner"]})
+    return _load(given, {"captioner": KINDS["captioner"]}, device)
 
 
-def load_finder(given: str | Path = FINDER) -> FindsPhrases:
+def load_finder(given: str | Path = FINDER, device: str = "auto") -> FindsPhrases:
     """The model of that name or in that folder, which must be one that finds phrases."""
-    return _load(given, FINDERS)
+    return _load(given, FINDERS, device)
 
 
-def _load(given: str | Path, kinds: dict[str, tuple[str, str]]) -> Any:
+def _load(given: str | Path, kinds: dict[str, tuple[str, str]], device: str) -> Any:
     folder = model_folder(given)
     module, name = kinds[read_config(folder, *kinds)["kind"]]
-    return getattr(import_module(module), name).from_pretrained(folder)
+    from deixis.device import choose
+
+    place = choose(device)  # said before anything is loaded
+    return getattr(import_module(module), name).from_pretrained(folder).to(place)
 
 
 def check_caption(finder: FindsPhrases, photo: Photo, caption: str) -> Checked:

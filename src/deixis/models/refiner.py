@@ -241,7 +241,7 @@ class Refiner(nn.Module):
         As in the published code, a region whose name has nothing to do with the phrase is; unless all are.
         """
         if likeness is not None and self.config.names == "add":
-            raw = raw + self.name_share * raw.new_tensor(10.0) * likeness
+            raw = raw + self.name_share * 10 * likeness
         elif likeness is not None:
             alike = possible & (likeness > 0)
             possible = torch.where(alike.any(-1, keepdim=True), alike, possible)

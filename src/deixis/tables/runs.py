@@ -81,6 +81,7 @@ class Bench:
     stores: Mapping[str, Path]
     watch: Watch = silent
     say: Callable[[str], None] = lambda text: None
+    device: str = "auto"  # of evaluation
     # what was read before
     _opened: dict[str, FeatureStore] = field(default_factory=dict, init=False)
     _materials: dict[str, Material] = field(default_factory=dict, init=False)
@@ -255,11 +256,12 @@ class Bench:
         if run.row.without is not None:
             return evaluate_without(run.row.without, reference, regions)
         trained = self.experiment.model_for(run, run.row.source) if run.row.source else run
-        model = load_model(self.model(trained))
+        model = load_model(self.model(trained), self.device)
         finder, place = None, run.row.place
         if run.row.finder:
             other = self.experiment.rows[run.row.finder]
-            finder, place = load_finder(self.model(self.experiment.model_for(run, other.name))), place or other.place
+            helper = self.model(self.experiment.model_for(run, other.name))
+            finder, place = load_finder(helper, self.device), place or other.place
         if place is not None:
             set_place(finder or model, place)
         if isinstance(model, Captioner):

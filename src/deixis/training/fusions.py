@@ -407,7 +407,7 @@ class Validation:
             nn.functional.normalize(model.share_text(model.read(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1)
             for at in range(0, len(captions), 64)
         ]
-        found = retrieval((whole @ torch.cat(said).T).numpy(), images, owner=owner)
+        found = retrieval((whole @ torch.cat(said).T).cpu().numpy(), images, owner=owner)
         scores = {"R@1": next(score.value for score in found if score.name == "t2i_R@1")}
         if self.references:
             scores["pointing"] = self._pointing(pointer, look)

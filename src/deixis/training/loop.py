@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from deixis.device import to_device
 from deixis.errors import DeixisError
 from deixis.recipes.recipe import Phase, Recipe
 from deixis.training import checkpoint
@@ -154,17 +155,6 @@ def _end_epoch(
     if (schedule.stop and progress.waited >= schedule.stop) or finished(lines[-done:]):
         progress.stopped_phase = begin + phase.epochs
     progress.epoch, progress.batch, progress.losses = progress.epoch + 1, 0, {}
-
-
-def to_device(batch: Batch, device: torch.device) -> Batch:
-    """A dataclass of tensors, and of such dataclasses, on another device."""
-    moved: dict[str, Any] = {}
-    for name, part in vars(batch).items():
-        if isinstance(part, Tensor):
-            moved[name] = part.to(device)
-        elif is_dataclass(part):
-            moved[name] = to_device(part, device)
-    return replace(batch, **moved)  # type: ignore[type-var]  # a dataclass
 
 
 def _batches(order: np.ndarray, size: int, done: int) -> Iterator[np.ndarray]:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from deixis.data import Sample
+from deixis.device import device_of
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.metrics.retrieval import retrieval
-from deixis.models.aligner import Aligner, counting, pad_words, with_ends
+from deixis.models.aligner import Aligner, counting, pad_words, see, with_ends
 from deixis.models.calibration import Calibration, fit
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.padding import PaddedRegions, pad_regions
@@ -125,10 +126,11 @@ def recalls(matcher: Matcher, pairs: Sequence[Pair], regions: Mapping[str, Regio
     """R@1, 5 and 10 among the images and captions of the pairs, both ways, and the sum of the six."""
     ids = list(dict.fromkeys(pair.image_id for pair in pairs))
     rows = {image_id: row for row, image_id in enumerate(ids)}
-    heard = matcher.hear(*pad_words([pair.words for pair in pairs], [pair.counts for pair in pairs]))
+    words, counts = [pair.words for pair in pairs], [pair.counts for pair in pairs]
+    heard = matcher.hear(*pad_words(words, counts, device_of(matcher)))
     similarities = np.concatenate(
         [
-            matcher.scores(matcher.see(pad_regions([regions[i] for i in ids[start : start + batch]])), heard).numpy()
+            matcher.scores(see(matcher, [regions[i] for i in ids[start : start + batch]]), heard).cpu().numpy()
             for start in range(0, len(ids), batch)
         ]
     )
@@ -149,10 +151,11 @@ def calibrate(matcher: Matcher, pairs: Sequence[Pair], regions: Mapping[str, Reg
     images = list(captions)
     present, absent = [], []
     for image, other in zip(images, images[1:] + images[:1], strict=True):
-        words, nouns = pad_words([pair.words for pair in captions[image]], [pair.counts for pair in captions[image]])
+        own = captions[image]
+        words, nouns = pad_words([pair.words for pair in own], [pair.counts for pair in own], device_of(matcher))
         heard = matcher.hear(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
-        _, relevance = matcher.align(matcher.see(pad_regions([regions[image], regions[other]])), heard)  # [2, C, T]
-        said = torch.tensor([word for pair in captions[other] for word in pair.words])
+        _, relevance = matcher.align(see(matcher, [regions[image], regions[other]]), heard)  # [2, C, T]
+        said = torch.tensor([word for pair in captions[other] for word in pair.words]).to(words.device)
         present.append(relevance[0][nouns])
         absent.append(relevance[1][nouns & ~torch.isin(words, said)])
-    return fit(torch.cat(present), torch.cat(absent))
+    return fit(torch.cat(present).cpu(), torch.cat(absent).cpu())

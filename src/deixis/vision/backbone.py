@@ -56,6 +56,10 @@ class Backbone(Protocol):
         """Class probabilities ``[N, C]`` of pooled features ``[N, D]``; C is 0 where there is no classifier."""
         ...
 
+    def to(self, device: torch.device) -> None:
+        """Move the weights; :meth:`feature_map` takes pixels to them, and its maps stay there."""
+        ...
+
     def describe(self) -> Json:
         """The settings and the hash of the weights, as JSON: equal descriptions, equal features."""
         ...
@@ -95,7 +99,7 @@ class EfficientNetLite:
     def feature_map(self, pixels: Tensor) -> FeatureMap:
         """The output of the head convolution, which the classifier reads averaged: ``[B, 1280, h, w]``."""
         # The network was trained on (x - 127) / 128, not on the usual ImageNet statistics.
-        x = pixels.permute(0, 3, 1, 2).float().sub_(127.0).div_(128.0)
+        x = pixels.to(self.classifier[0].device).permute(0, 3, 1, 2).float().sub_(127.0).div_(128.0)
         height, width = pixels.shape[1:3]
         origin = _origin(width, self.stride), _origin(height, self.stride)
         return FeatureMap(self.network(x), self.stride, origin)
@@ -104,6 +108,11 @@ class EfficientNetLite:
     def classify(self, features: Tensor) -> Tensor:
         """ImageNet probabilities ``[N, 1000]``; those of large boxes are modest, because much is averaged in them."""
         return F.linear(features, *self.classifier).softmax(1)
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights."""
+        self.network.to(device)
+        self.classifier = self.classifier[0].to(device), self.classifier[1].to(device)
 
     def describe(self) -> Json:
         """Name, input size, stride and the hash of the weights."""
@@ -137,7 +146,7 @@ class Tiny:
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
         """Three 2 x 2 convolutions with stride 2: ``[B, dim, h, w]``, each cell centred on its 8 x 8 pixels."""
-        x = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1
+        x = pixels.to(self.classifier.device).permute(0, 3, 1, 2).float() / 127.5 - 1
         for kernel in self.kernels:
             x = F.relu(F.conv2d(x, kernel, stride=2))
         return FeatureMap(x, 8, (4.0, 4.0))
@@ -146,6 +155,11 @@ class Tiny:
     def classify(self, features: Tensor) -> Tensor:
         """Probabilities ``[N, classes]`` that mean nothing."""
         return (features @ self.classifier.T).softmax(1)
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights."""
+        self.kernels = [kernel.to(device) for kernel in self.kernels]
+        self.classifier = self.classifier.to(device)
 
     def describe(self) -> Json:
         """Everything that the weights follow from."""
@@ -204,7 +218,7 @@ class Timm:
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
         """What ``forward_features`` gives, as ``[B, D, h, w]``."""
-        x = pixels.permute(0, 3, 1, 2).float().div_(255.0).sub_(self.mean).div_(self.std)
+        x = pixels.to(self.mean.device).permute(0, 3, 1, 2).float().div_(255.0).sub_(self.mean).div_(self.std)
         values: Tensor = self.network.forward_features(x)
         height, width = pixels.shape[1:3]
         if values.ndim == 3:  # a transformer's tokens [B, prefix + h w, D]
@@ -230,6 +244,11 @@ class Timm:
             return features.new_zeros(len(features), 0)
         cells = features[:, :, None, None] if self.channels_first else features[:, None, None, :]
         return self.network.forward_head(cells).softmax(1)
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights."""
+        self.network.to(device)
+        self.mean, self.std = self.mean.to(device), self.std.to(device)
 
     def describe(self) -> Json:
         """Name, input size and the hash of the weights."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,11 @@ class Extractor:
         self.grid, self.top = grid, top
         self.name = extractor_name(self.describe())
 
+    def to(self, device: torch.device) -> Self:
+        """Move the backbone; proposals stay on the CPU, and regions come back to it."""
+        self.backbone.to(device)
+        return self
+
     def describe(self) -> Json:
         """Everything that the numbers depend on, as JSON."""
         return {
@@ -66,10 +72,10 @@ class Extractor:
         maps = self.backbone.feature_map(torch.from_numpy(resized(image, size))[None])
         scale = np.tile(np.divide(size, (width, height)), 2)
         cells = in_cells(geometry.clip(places, width, height) * scale, maps)
-        features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)))
+        features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)).to(maps.values.device))
         return Regions(
             boxes=places,
-            features=features.numpy(),
+            features=features.cpu().numpy(),
             size=(width, height),
             scores=None if found is None else found.scores,
             labels=self._labels(features, None if found is None else found.labels),
@@ -112,15 +118,15 @@ class Extractor:
         tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
         # a tile as small as a cell is read at its centre, a larger one in the mean of its cells
         samples = math.ceil(max(height / rows, width / columns))
-        cells = torch.from_numpy(in_cells(tiles, maps).astype(np.float32))
-        return roi_mean(maps.values[0], cells, samples).view(rows, columns, -1).numpy()
+        cells = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
+        return roi_mean(maps.values[0], cells, samples).view(rows, columns, -1).cpu().numpy()
 
     def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
         """A detector's own names where it has any, which know people too; else the backbone's."""
         if not self.backbone.classes:
             return named
         best = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
-        ids, probs = best.indices.numpy(), best.values.numpy()
+        ids, probs = best.indices.cpu().numpy(), best.values.cpu().numpy()
         if named is None:
             return Labels(ids, probs, self.backbone.classes)
         kept = min(ids.shape[1], named.ids.shape[1])
