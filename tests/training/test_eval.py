@@ -30,6 +30,7 @@ from deixis.vision.extractor import named_extractor
 
 
 def captioner(vocabulary: Vocabulary, features: int, extractor: dict[str, object], branches: int = 1) -> Captioner:
+    torch.manual_seed(0)
     decoder = Decoder(
         DecoderConfig(len(vocabulary), features, words=8, hidden=12, attention=6, dropout=0.0, branches=branches)
     )
