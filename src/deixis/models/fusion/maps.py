@@ -68,13 +68,15 @@ def look_maps(weights: Tensor, texts: Texts, encoded: Encoded) -> Tensor:
     """Maps ``[I * P, rows, columns]`` of where words look: attention ``[I, heads, P * T, 1 + cells]``, averaged.
 
     The mean is over heads, over the word pieces between [CLS] and [SEP], and over each cell and its neighbours: a thing
-    is rarely one cell.
+    is rarely one cell. Attention is nowhere nought, so what counts is how far a cell is above the map's own mean;
+    otherwise the heat inside a box would grow with any box.
     """
     each = weights.mean(1)[..., 1:].reshape(*texts.ids.shape, -1)  # [I * P, T, cells]
     words = texts.inner().to(each.dtype)
     mean = (each * words[:, :, None]).sum(1) / words.sum(1, keepdim=True).clamp(min=1)
     maps = mean.view(-1, 1, encoded.rows, encoded.columns)
-    return F.avg_pool2d(maps, 3, stride=1, padding=1, count_include_pad=False).squeeze(1)
+    near = F.avg_pool2d(maps, 3, stride=1, padding=1, count_include_pad=False).squeeze(1)
+    return (near - near.mean((1, 2), keepdim=True)).clamp(min=0)
 
 
 def normalised(maps: Tensor) -> Tensor:
