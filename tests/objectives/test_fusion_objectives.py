@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from deixis.models.fusion import Fusion, FusionConfig, Texts
-from deixis.objectives.alignment import PEAK, SHARPNESS, alignment, found
+from deixis.objectives.alignment import PEAK, SHARPNESS, alignment, pair_scores
 from deixis.objectives.image_text_contrast import image_text_contrast
 from deixis.objectives.image_text_match import hard_negatives, image_text_match
 from deixis.objectives.masked_words import guess_hidden, mask_words, masked_words
@@ -74,7 +74,7 @@ def test_what_words_find_in_cells_by_hand() -> None:
                 ]
                 most.append(torch.stack([(PEAK * score).exp() for score in scores]).sum().log() / PEAK)
             expected[image, text] = torch.stack(most).mean()
-    torch.testing.assert_close(found(model, encoded, texts, read), expected)
+    torch.testing.assert_close(pair_scores(model, encoded, texts, read), expected)
 
 
 def test_alignment_by_hand() -> None:
@@ -94,7 +94,7 @@ def test_gradient_of_alignment() -> None:
     model, (images, texts) = tiny(), batch()
 
     def loss(grid: Tensor, read: Tensor) -> Tensor:
-        return alignment(found(model, model.encode(grid), texts, read), EYE)
+        return alignment(pair_scores(model, model.encode(grid), texts, read), EYE)
 
     inputs = images.requires_grad_(), model.read(texts).detach().requires_grad_()
     assert torch.autograd.gradcheck(loss, inputs)

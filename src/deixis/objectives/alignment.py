@@ -24,7 +24,7 @@ SHARPNESS = 90.0
 """What these small numbers are multiplied with to be logits of 'this is the image of that text'."""
 
 
-def found(model: Fusion, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
+def pair_scores(model: Fusion, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
     """How much each text finds in each image ``[I, B]``, by the first fusion layer's attention before its softmax.
 
     The scores of a word are the means over heads; the whole image's token, [CLS] and [SEP] stay out. ``read`` are the
@@ -41,11 +41,11 @@ def found(model: Fusion, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor
     return (most * words).sum(-1) / words.sum(-1).clamp(min=1)
 
 
-def alignment(found: Tensor, same: Tensor) -> Tensor:
-    """Mean cross-entropy of both directions, of what the texts of a batch find in its images ``[B, B]``.
+def alignment(scores: Tensor, same: Tensor) -> Tensor:
+    """Mean cross-entropy of both directions, by the pair scores of a batch ``[B, B]``.
 
     ``same [B, B]`` marks pairs of rows that are as good as each other, on the diagonal at least.
     """
-    scores, right = found * SHARPNESS, same.to(found.dtype)
+    logits, right = SHARPNESS * scores, same.to(scores.dtype)
     target = right / right.sum(1, keepdim=True)
-    return (F.cross_entropy(scores, target) + F.cross_entropy(scores.T, target)) / 2
+    return (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2

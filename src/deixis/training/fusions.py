@@ -44,7 +44,7 @@ from deixis.models.fusion.images import square_grid, square_pixels, standardised
 from deixis.models.fusion.vit import whiten
 from deixis.models.fusion.weights import minilm_folder
 from deixis.models.pointer import Pointer, pad_texts
-from deixis.objectives.alignment import alignment, found
+from deixis.objectives.alignment import alignment, pair_scores
 from deixis.objectives.image_text_contrast import image_text_contrast, similarities
 from deixis.objectives.image_text_match import image_text_match
 from deixis.objectives.map_consistency import box_masks, map_consistency
@@ -198,14 +198,12 @@ class Network(nn.Module):
         model = self.model
         encoded, read = model.encode(batch.images), model.read(texts)
         same = (texts.ids[:, None] == texts.ids[None]).all(-1)  # equal texts are as good as each other
-        aligned = self.recipe.align or phase.objective == "align"
-        finds = found(model, encoded, texts, read) if aligned else None
-        if phase.objective == "align" and finds is not None:
-            return {"align": alignment(finds, same)}
+        if phase.objective == "align":
+            return {"align": alignment(pair_scores(model, encoded, texts, read), same)}
         logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
         terms = self._pairs(batch.images, encoded, texts, read, logits, same, progress)
-        if finds is not None:
-            terms["align"] = self.recipe.align * alignment(finds, same)
+        if self.recipe.align:
+            terms["align"] = self.recipe.align * alignment(pair_scores(model, encoded, texts, read), same)
         if maps is not None:
             large = enlarged(normalised(maps[boxed]), batch.masks.shape[-1])
             terms |= map_consistency(large, batch.masks[boxed], self.recipe.maps)
