@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast, get_args
 
 from deixis.data import Caption, Sample
 from deixis.errors import DeixisError
@@ -18,9 +19,10 @@ from deixis.models.aligner import Aligner
 from deixis.models.captioner import Captioner
 from deixis.models.eyes import Photo
 from deixis.models.grounder import Grounder
+from deixis.models.pointer import Pointer
 from deixis.models.pretrained import FindsPhrases
 from deixis.models.regrounding import reground
-from deixis.types import GroundedCaption, Grounding, Place, Regions
+from deixis.types import GroundedCaption, Grounding, HeatPlace, Place, Regions
 
 Answers = dict[Mention, tuple[Grounding, ...]]
 
@@ -134,16 +136,20 @@ def read_phrases(captioner: Captioner, samples: Sequence[Sample], regions: Mappi
     return answers
 
 
-def set_place(model: Captioner | FindsPhrases, place: Place) -> None:
-    """Let a model that attends to regions choose the box of a word or phrase in another way."""
+def set_place(model: Captioner | FindsPhrases, place: Place | HeatPlace) -> None:
+    """Let a model choose the box of a word or phrase in another way: by its regions, or by its heat map."""
+    known = get_args(HeatPlace if isinstance(model, Pointer) else Place)
+    if place not in known:
+        by = "heat maps" if isinstance(model, Pointer) else "attention to regions"
+        raise DeixisError(f"{model.name} finds boxes by {by}; its --place is {' or '.join(known)}, not {place}.")
     if isinstance(model, Captioner):
-        model.style = replace(model.style, place=place)
+        model.style = replace(model.style, place=cast(Place, place))
     elif isinstance(model, Aligner):
-        model.placing = replace(model.placing, place=place)
+        model.placing = replace(model.placing, place=cast(Place, place))
     elif isinstance(model, Grounder):
-        model.refiner.config = replace(model.refiner.config, place=place)
-    else:
-        raise DeixisError(f"{model.name} has heat maps instead of regions: there is nothing that could vote.")
+        model.refiner.config = replace(model.refiner.config, place=cast(Place, place))
+    elif isinstance(model, Pointer):
+        model.place = cast(HeatPlace, place)
 
 
 def joint_supervision(captioner: str, finder: str) -> str:

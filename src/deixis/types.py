@@ -18,6 +18,8 @@ from deixis.errors import DeixisError
 
 Box = tuple[float, float, float, float]
 Place = Literal["best", "vote"]  # the box of a word: the region with the most attention, or the one that all vote for
+HeatPlace = Literal["heat", "alpha", "threshold"]
+"""The box of a heat map: the region with the most heat by our rule, or by AMC's; or the box around what is hot."""
 Point = tuple[float, float]
 Json = dict[str, Any]
 

@@ -210,3 +210,5 @@ def test_the_place_of_a_trained_model_can_be_changed(aligner: Aligner) -> None:
     assert before == [tuple(regions.boxes[look[row].argmax()]) for row in (1, 5)]
     assert after == [tuple(regions.boxes[chosen(regions, look[row], "vote")]) for row in (1, 5)]
     assert before != after
+    with pytest.raises(DeixisError, match="other finds boxes by attention to regions; its --place is best or vote"):
+        set_place(other, "heat")

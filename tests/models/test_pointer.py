@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ import torch
 from PIL import Image
 
 from deixis.errors import DeixisError
+from deixis.evaluation import set_place
 from deixis.language.wordpiece import WordPieces
 from deixis.metrics.phrases import peak, rank_boxes
 from deixis.models.fusion import Fusion, FusionConfig
 from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
+from deixis.models.heat import DETECTED, PROPOSED, BoxRule
 from deixis.models.pointer import Pointer, pad_texts, threshold_box
-from deixis.types import HeatMap, Phrase, Regions
+from deixis.types import HeatMap, HeatPlace, Phrase, Regions
 from deixis.vision.extractor import named_extractor
 
 PIECES = WordPieces.build(["a man riding a red bike near the dog"], 1)
@@ -75,16 +78,54 @@ def test_phrases_of_one_photograph_are_found_together_as_alone(config: FusionCon
     assert len({grounding.score for grounding in found}) == 3
 
 
-def test_the_box_is_the_proposal_with_the_most_heat_for_its_area() -> None:
+PHRASES = ["the dog", "a man", "a red bike", "a man riding a bike near the dog"]
+
+
+def scored(pointer: Pointer, supervision: str) -> Regions:
+    """The photograph's regions with random scores; the pointer is told how its proposer was trained."""
+    assert pointer.eyes is not None
+    regions = pointer.eyes.look(photo())
+    pointer.eyes.description["proposals"]["supervision"] = supervision
+    return replace(regions, scores=np.random.default_rng(3).random(len(regions)) ** 4)
+
+
+@pytest.mark.parametrize(
+    ("supervision", "rule", "other"), [("none", PROPOSED, DETECTED), ("boxes", DETECTED, PROPOSED)]
+)
+def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rule: BoxRule, other: BoxRule) -> None:
+    pointer = made(CELLS)
+    regions = scored(pointer, supervision)
+    found = pointer.ground(regions, PHRASES)
+    maps = np.stack([one.heat.grid for one in found if one.heat is not None])
+    assert [one.box for one in found] == [tuple(regions.boxes[i]) for i in rule.choose(maps, regions)]
+    assert [one.box for one in found] != [tuple(regions.boxes[i]) for i in other.choose(maps, regions)]
+
+
+def test_other_rules_for_the_box_can_be_asked_for() -> None:
+    pointer = made(CELLS)
+    regions = scored(pointer, "boxes")
+    boxes = {}
+    for place in get_args(HeatPlace):
+        set_place(pointer, place)
+        found = pointer.ground(regions, PHRASES)
+        assert found == pointer.ground(regions, PHRASES, box=place)
+        assert found[0].box == pointer.check(regions, "the dog").caption.groundings[0].box
+        boxes[place] = [one.box for one in found]
+    heats = [one.heat for one in found if one.heat is not None]
+    assert boxes["alpha"] == [tuple(regions.boxes[rank_boxes(heat, regions.boxes, 0.5)[0]]) for heat in heats]
+    assert boxes["threshold"] == [threshold_box(heat) for heat in heats]
+    assert len(set(map(tuple, boxes.values()))) == 3
+    with pytest.raises(DeixisError, match="cells finds boxes by heat maps; its --place is heat or alpha or threshold"):
+        set_place(pointer, "vote")
+
+
+def test_without_proposals_the_box_is_around_what_is_hot() -> None:
     pointer = made(CELLS)
     regions = pointer.eyes.look(photo()) if pointer.eyes else None
     assert regions is not None
-    (found,) = pointer.ground(regions, ["the dog"])
+    (found,) = pointer.ground(regions.select(np.zeros(len(regions), dtype=bool)), ["the dog"])
     assert found.heat is not None
-    best = regions.boxes[rank_boxes(found.heat, regions.boxes, 0.5)[0]]
-    assert found.box == pytest.approx(tuple(best))
-    (thresholded,) = pointer.ground(regions, ["the dog"], box="threshold")
-    assert thresholded.box == threshold_box(found.heat)
+    assert found.box == threshold_box(found.heat)
 
 
 def test_a_caption_stands_for_its_noun_phrases() -> None:

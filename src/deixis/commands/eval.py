@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -21,7 +21,7 @@ from deixis.metrics.phrases import peak
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores
 from deixis.show.page import Shown, caption_page
-from deixis.types import GroundedCaption, Grounding, Place
+from deixis.types import GroundedCaption, Grounding, HeatPlace, Place
 
 if TYPE_CHECKING:
     from deixis.models.captioner import Captioner
@@ -41,7 +41,7 @@ def eval(
     features: Path | None = None,
     out: Path | None = None,
     finder: str | None = None,
-    place: Place | None = None,
+    place: Literal[Place, HeatPlace] | None = None,
     shown: int = 12,
     device: str = "auto",
     threads: int = 0,
@@ -70,8 +70,9 @@ def eval(
         finder: a model that finds phrases, by name or folder; it gives the nouns of a captioner's sentences their
             boxes, and must see the same features.
         place: which region is the box of a word or phrase: the one with the most attention (best; of several branches
-            the best of each, merged), or the one that all regions vote for (vote); as the model has it if not given.
-            With a finder it is the finder's.
+            the best of each, merged), or the one that all regions vote for (vote). Of a fusion model's heat map it is
+            the region with the most heat by our rule (heat) or by the published one (alpha), or the box around what is
+            hot (threshold). As the model has it if not given; with a finder it is the finder's.
         shown: how many of the worst, and of the best, captions the page shows.
         device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         threads: of torch; 0: one for each core.

@@ -1,10 +1,13 @@
-"""Attention over regions as a heat map over the image, and where it is hottest."""
+"""Attention over regions as a heat map over the image, where it is hottest, and which box a heat map means."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from deixis import boxes as geometry
 from deixis.types import HeatMap, Point, Regions
 
 Floats = npt.NDArray[np.floating]
@@ -12,11 +15,20 @@ Floats = npt.NDArray[np.floating]
 
 def heat_map(weights: Floats, regions: Regions, cells: int = 32) -> HeatMap:
     """The weights ``[N]`` of the regions summed where they lie: a cell has a region's weight times what it covers."""
-    width, height = regions.size
-    x1, y1, x2, y2 = np.asarray(regions.boxes, dtype=np.float64).T[:, :, None]
-    across = _covered(x1, x2, width, cells)  # [N, cells]
-    down = _covered(y1, y2, height, cells)
+    down, across = _covers(regions, cells, cells)
     return HeatMap((weights[:, None] * down).T @ across, regions.size)
+
+
+def heat_inside(maps: Floats, regions: Regions) -> Floats:
+    """The heat of each map ``[P, H, W]`` inside each region ``[P, N]``: a cell counts by what the region covers."""
+    down, across = _covers(regions, *maps.shape[1:])
+    return np.einsum("phn,nh->pn", maps @ across.T, down)
+
+
+def _covers(regions: Regions, rows: int, columns: int) -> tuple[Floats, Floats]:
+    """What each region covers of each row ``[N, rows]`` and of each column ``[N, columns]`` of a grid."""
+    x1, y1, x2, y2 = np.asarray(regions.boxes, dtype=np.float64).T[:, :, None]
+    return _covered(y1, y2, regions.size[1], rows), _covered(x1, x2, regions.size[0], columns)
 
 
 def _covered(low: Floats, high: Floats, length: int, cells: int) -> Floats:
@@ -33,3 +45,35 @@ def hottest(heat: HeatMap) -> Point:
     nearest = np.argmin(((np.stack([rows, columns], 1) - middle) ** 2).sum(1))
     width, height = heat.size
     return (columns[nearest] + 0.5) * width / grid.shape[1], (rows[nearest] + 0.5) * height / grid.shape[0]
+
+
+@dataclass(frozen=True)
+class BoxRule:
+    """Which region a heat map means: the one with the most heat above a floor, for its area and by its score."""
+
+    floor: float  # from 0, the map's least value, to 1, its greatest; what is colder counts as nought
+    area: float  # the power of the area that heat is divided by: 0 likes the whole image, 1 the hottest cell
+    trust: float  # the power of the region's own score; 0: it says nothing
+
+    def choose(self, maps: Floats, regions: Regions) -> npt.NDArray[np.intp]:
+        """For each map ``[P, H, W]`` the number of its region ``[P]``; there must be one."""
+        return self.worth(maps, regions).argmax(1)
+
+    def worth(self, maps: Floats, regions: Regions) -> Floats:
+        """What each region is worth to each map ``[P, N]``."""
+        low, high = maps.min((1, 2), keepdims=True), maps.max((1, 2), keepdims=True)
+        inside = heat_inside(np.maximum(maps - low - self.floor * (high - low), 0), regions)
+        worth = inside / np.maximum(geometry.area(regions.boxes), 1) ** self.area  # a region has one pixel at least
+        if self.trust and regions.scores is not None:
+            worth = worth * np.maximum(regions.scores, LEAST) ** self.trust
+        return worth
+
+
+LEAST = 0.001
+"""The least score that counts, so that no score takes a region out."""
+
+DETECTED = BoxRule(floor=0.2, area=0.6, trust=0.3)
+"""For boxes of a detector, whose score tells how likely a box is a whole thing."""
+
+PROPOSED = BoxRule(floor=0.1, area=0.3, trust=0.0)
+"""For boxes of other proposers. Both were chosen on validation photographs (experiments/flickr8k-entities/boxes.py)."""

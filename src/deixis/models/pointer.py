@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
@@ -26,7 +25,8 @@ from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.fusion import Fusion, FusionConfig, Texts, explained
 from deixis.models.fusion.images import square_grid, square_pixels, standardised
-from deixis.types import Box, GroundedCaption, Grounding, HeatMap, Json, Phrase, Regions
+from deixis.models.heat import DETECTED, PROPOSED
+from deixis.types import Box, GroundedCaption, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions
 
 
 class Pointer:
@@ -36,6 +36,7 @@ class Pointer:
         self, network: Fusion, pieces: WordPieces, extractor: Json | None, name: str, longest: int = 25
     ) -> None:
         self.network, self.pieces, self.name, self.longest = network.eval(), pieces, name, longest
+        self.place: HeatPlace = "heat"
         self.eyes = None if extractor is None else Eyes(extractor, grid=network.config.side)
 
     def to(self, device: torch.device) -> Self:
@@ -50,39 +51,33 @@ class Pointer:
         photo: Photo,
         wanted: str | Sequence[str],
         phrases: Sequence[Phrase] | None = None,
-        box: Literal["proposal", "threshold"] = "proposal",
+        box: HeatPlace | None = None,
     ) -> list[Grounding]:
         """The places of phrases, or of the noun phrases of a caption (found, or given); the photograph is encoded once.
 
         The point is the heat map's maximum, as AMC's evaluation has it; the score is the probability that phrase and
-        photograph match. ``box`` is the proposal with the most heat for the root of its area, or the box around what
-        is at least half as hot as the maximum; the latter too where there are no proposals.
+        photograph match. ``box`` (:attr:`place` where it is not given) is the proposal with the most heat by our rule
+        ("heat", :class:`~deixis.models.heat.BoxRule`) or for the root of its area, as published ("alpha"); or the box
+        around what is at least half as hot as the maximum ("threshold", and wherever there are no proposals).
         """
         spans = self._spans(wanted) if phrases is None else phrases
         if not spans:
             return []
-        image, size, proposals = self.see(photo)
+        image, size, regions = self.see(photo)
         scores, maps = self._match(image, [span.text for span in spans])
-        proposals = proposals if box == "proposal" else None
-        return [
-            self._grounding(span, score, heat, size, proposals)
-            for span, score, heat in zip(spans, scores, maps, strict=True)
-        ]
+        return self._groundings(spans, scores, maps, size, regions, box or self.place)
 
     def check(self, photo: Photo, caption: str) -> Checked:
         """How well a caption fits a photograph: a heat map and a match score for each of its noun phrases."""
         words = tokens(caption)
         if not words:
             raise DeixisError("the caption has no words; write a sentence about the photograph.")
-        image, size, proposals = self.see(photo)
+        image, size, regions = self.see(photo)
         spans = self._spans(caption)
         scores, maps = self._match(image, [caption, *(span.text for span in spans)])
-        groundings = tuple(
-            self._grounding(span, score, heat, size, proposals)
-            for span, score, heat in zip(spans, scores[1:], maps[1:], strict=True)
-        )
+        found = tuple(self._groundings(spans, scores[1:], maps[1:], size, regions, self.place))
         name = str(photo) if isinstance(photo, str | Path) else ""
-        return Checked(GroundedCaption(words, groundings, None, name, *size, self.name, caption), scores[0])
+        return Checked(GroundedCaption(words, found, None, name, *size, self.name, caption), scores[0])
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and word pieces; ``extras`` are further texts (recipe, card, metrics)."""
@@ -112,26 +107,31 @@ class Pointer:
         padded = pad_texts([self.pieces.encode(text, self.longest) for text in texts], self.pieces.id("[PAD]"))
         return to_device(padded, device_of(self.network))
 
-    def see(self, photo: Photo) -> tuple[Tensor, tuple[int, int], npt.NDArray[np.floating] | None]:
-        """A photograph as the network takes it ``[1, ...]``, its width and height, its proposals ``[N, 4]`` if any."""
+    def see(self, photo: Photo) -> tuple[Tensor, tuple[int, int], Regions | None]:
+        """A photograph as the network takes it ``[1, ...]``, its width and height, its regions if any."""
         config, device = self.network.config, device_of(self.network)
         if self.eyes is not None:
             regions = self.eyes.look(photo)
-            return square_grid(regions, config)[None].to(device), regions.size, regions.boxes
+            return square_grid(regions, config)[None].to(device), regions.size, regions if len(regions) else None
         if isinstance(photo, Regions):
             raise DeixisError(f"the model {self.name} reads photographs themselves, not regions of them.")
         image = photo if isinstance(photo, Image.Image) else load_image(photo)
         return standardised(square_pixels(image, config))[None].to(device), image.size, None
 
     @torch.no_grad()
-    def _match(self, image: Tensor, texts: Sequence[str], batch: int = 64) -> tuple[list[float], list[geometry.Array]]:
-        """The probability of a match and the map of each text; the image is encoded once, texts go in batches."""
+    def _match(self, image: Tensor, texts: Sequence[str], batch: int = 64) -> tuple[list[float], geometry.Array]:
+        """The probability of a match of each text, and the maps ``[P, rows, columns]``, 1 at their maximum.
+
+        The image is encoded once, texts go in batches.
+        """
         encoded, scores, maps = self.network.encode(image), [], []
         for start in range(0, len(texts), batch):
             matched = explained(self.network, encoded, self.texts(texts[start : start + batch]))
             scores += matched.logits.softmax(-1)[:, 1].tolist()
-            maps += list(matched.maps.cpu().double().numpy())
-        return scores, maps
+            maps.append(matched.maps.cpu().double().numpy())
+        heat = np.concatenate(maps)
+        most = heat.max((1, 2), keepdims=True)
+        return scores, np.divide(heat, most, out=heat, where=most > 0)
 
     def _spans(self, wanted: str | Sequence[str]) -> list[Phrase]:
         if not isinstance(wanted, str):
@@ -139,22 +139,29 @@ class Pointer:
         words = tokens(wanted)
         return list(parse_words([words], quiet=True)[0].phrases) if words else []
 
-    def _grounding(
+    def _groundings(
         self,
-        phrase: Phrase,
-        score: float,
-        heat: npt.NDArray[np.floating],
+        phrases: Sequence[Phrase],
+        scores: Sequence[float],
+        maps: geometry.Array,
         size: tuple[int, int],
-        proposals: npt.NDArray[np.floating] | None,
-    ) -> Grounding:
-        most = heat.max()
-        there = HeatMap(heat / most if most > 0 else heat, size)  # 1 at its maximum, whatever the text's length
-        if proposals is None or len(proposals) == 0:
-            box = threshold_box(there)
+        regions: Regions | None,
+        place: HeatPlace,
+    ) -> list[Grounding]:
+        heats = [HeatMap(heat, size) for heat in maps]
+        if regions is None or place == "threshold":
+            boxes = [threshold_box(heat) for heat in heats]
         else:
-            x1, y1, x2, y2 = (float(value) for value in proposals[rank_boxes(there, proposals)[0]])
-            box = x1, y1, x2, y2
-        return Grounding(phrase.text, box, score, phrase.start, phrase.end, point=peak(there), heat=there)
+            if place == "alpha":
+                chosen = [rank_boxes(heat, regions.boxes)[0] for heat in heats]
+            else:
+                rule = DETECTED if self.eyes is not None and self.eyes.detector else PROPOSED
+                chosen = list(rule.choose(maps, regions))
+            boxes = [geometry.as_box(regions.boxes[number]) for number in chosen]
+        return [
+            Grounding(phrase.text, box, score, phrase.start, phrase.end, point=peak(heat), heat=heat)
+            for phrase, box, score, heat in zip(phrases, boxes, scores, heats, strict=True)
+        ]
 
 
 def threshold_box(heat: HeatMap, share: float = 0.5) -> Box:

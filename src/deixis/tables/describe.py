@@ -15,7 +15,7 @@ import tyro
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import group_of
 from deixis.recipes import CaptionerRecipe, Recipe, find
-from deixis.types import Json, Place
+from deixis.types import HeatPlace, Json, Place
 
 FILE = "table.toml"
 ROLES = ("start", "teacher", "judge")  # what a recipe may be given of other rows
@@ -48,7 +48,7 @@ class Row:
     without: Without | None = None  # no learning: the whole image for every phrase, or the best box there is
     features: str = "default"  # the name of a feature store
     seeds: tuple[int, ...] = ()  # none: without learning
-    place: Place | None = None  # the region that is the box of a word or phrase; None: as the model, or its row, has it
+    place: Place | HeatPlace | None = None  # how the box of a word or phrase is chosen; None: as the model has it
     given: tuple[tuple[str, str], ...] = ()  # role (see ROLES) and row
     minutes: float = 0.0  # core-minutes that one seed is expected to take
 
@@ -265,7 +265,7 @@ def _row(record: _Record, name: str) -> Row:
         without=record.choice("without", Without) or None,
         features=record.take("features", str, "default"),
         seeds=record.some("seeds", int),
-        place=record.choice("place", Place) or None,
+        place=record.choice("place", Literal[Place, HeatPlace]) or None,
         given=tuple((role, other) for role in ROLES if (other := record.take(role, str, ""))),
         minutes=record.number("minutes", 0.0),
     )

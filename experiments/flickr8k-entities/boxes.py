@@ -1,0 +1,139 @@
+"""Which box a fusion model's heat map means: the rules of ``models/heat.py``, chosen on the validation split.
+
+    python experiments/flickr8k-entities/boxes.py DATA STORE RUN [PROPOSALS]
+
+STORE holds the grids that RUN looks at, and a detector's boxes. PROPOSALS is a store with other boxes of the same
+photographs, whose scores are no detector's. Prints the best of the grid, the same rules with votes and with near
+duplicates merged, the published rule, and the rule of the package.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from deixis import boxes as geometry
+from deixis.data import load
+from deixis.metrics.phrases import FLICKR30K, PhraseReference, overlaps, rank_boxes
+from deixis.metrics.references import phrase_references
+from deixis.models.heat import DETECTED, PROPOSED, BoxRule
+from deixis.models.pointer import Pointer
+from deixis.models.voting import votes
+from deixis.types import HeatMap, Regions
+from deixis.vision.store import FeatureStore
+
+FLOORS, AREAS, TRUSTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6), (0.2, 0.3, 0.4, 0.5, 0.6, 0.7), (0.0, 0.1, 0.2, 0.3, 0.4)
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """The phrases of a photograph, their heat, and the boxes to choose from."""
+
+    phrases: list[PhraseReference]
+    maps: np.ndarray  # [P, rows, columns]
+    regions: Regions
+
+    def worth(self, rule: BoxRule) -> np.ndarray:
+        """What the rule makes of each box ``[P, N]``."""
+        return rule.worth(self.maps, self.regions)
+
+
+def read(data: Path, store: FeatureStore, run: Path, proposals: FeatureStore) -> list[Photograph]:
+    """The validation photographs that have phrases with boxes."""
+    pointer, asked = Pointer.from_pretrained(run), defaultdict(list)
+    for reference in phrase_references(load(data, "val")):
+        asked[reference.image].append(reference)
+    found = []
+    for image, phrases in asked.items():
+        heats = [one.heat for one in pointer.ground(store[image], [each.phrase for each in phrases], box="threshold")]
+        maps = np.stack([heat.grid for heat in heats if heat is not None])
+        found.append(Photograph(phrases, maps, proposals[image]))
+    return found
+
+
+def scores(photographs: list[Photograph], boxes: Iterator[np.ndarray]) -> tuple[float, float]:
+    """Accuracy and mean IoU of one box for each phrase, ``[P, 4]`` of each photograph in turn."""
+    phrases = [phrase for one in photographs for phrase in one.phrases]
+    iou = overlaps(phrases, np.concatenate(list(boxes)), FLICKR30K)
+    return float(FLICKR30K.right(iou).mean()), float(iou.mean())
+
+
+def by_rule(one: Photograph, rule: BoxRule) -> np.ndarray:
+    """The box that the rule chooses."""
+    return one.regions.boxes[one.worth(rule).argmax(1)]
+
+
+def by_votes(one: Photograph, rule: BoxRule, sharp: int) -> np.ndarray:
+    """The box that all boxes vote for, by what they are worth to the rule to the power ``sharp``."""
+    weight = one.worth(rule) ** sharp
+    weight = torch.from_numpy(weight / weight.sum(1, keepdims=True))
+    boxes = torch.from_numpy(np.asarray(one.regions.boxes, dtype=np.float64))
+    return one.regions.boxes[votes(boxes, weight).argmax(1).numpy()]
+
+
+def merged(one: Photograph, rule: BoxRule, least: float) -> np.ndarray:
+    """The mean, by worth, of the rule's box and all that overlap with it by ``least``."""
+    worth, boxes = one.worth(rule), np.asarray(one.regions.boxes, dtype=np.float64)
+    near = geometry.iou(boxes, boxes)[worth.argmax(1)] >= least
+    weight = worth * near
+    return weight @ boxes / weight.sum(1, keepdims=True)
+
+
+def published(one: Photograph) -> np.ndarray:
+    """AMC's rule."""
+    heats = [HeatMap(grid, one.regions.size) for grid in one.maps]
+    return np.stack([one.regions.boxes[rank_boxes(heat, one.regions.boxes)[0]] for heat in heats])
+
+
+def compare(photographs: list[Photograph], ours: BoxRule, trusts: tuple[float, ...]) -> None:
+    """Print the table of one kind of proposals."""
+
+    def tell(name: str, found: tuple[float, float]) -> None:
+        print(f"{name:42} accuracy {100 * found[0]:.1f}  mean IoU {100 * found[1]:.1f}", flush=True)
+
+    chosen = f"floor {ours.floor} area^{ours.area} score^{ours.trust}"
+    grid = [BoxRule(*values) for values in product(FLOORS, AREAS, trusts)]
+    found = {rule: scores(photographs, (by_rule(one, rule) for one in photographs)) for rule in grid}
+    for trust in trusts:
+        best = max((rule for rule in grid if rule.trust == trust), key=lambda rule: found[rule])
+        tell(f"best with score^{trust}: floor {best.floor} area^{best.area}", found[best])
+    around = [rule for rule in grid if near(rule, ours)]
+    low, high = (100 * pick(found[rule][0] for rule in around) for pick in (min, max))
+    tell(f"ours: {chosen}", found[ours])
+    print(f"{f'its {len(around)} neighbours in the grid':42} accuracy {low:.1f} to {high:.1f}")
+    tell("AMC's rule", scores(photographs, map(published, photographs)))
+    for sharp in (1, 2, 4, 8):
+        tell(f"ours, votes by worth^{sharp}", scores(photographs, (by_votes(one, ours, sharp) for one in photographs)))
+    for least in (0.6, 0.7, 0.8, 0.9):
+        tell(f"ours, merged from IoU {least}", scores(photographs, (merged(one, ours, least) for one in photographs)))
+
+
+def near(one: BoxRule, other: BoxRule) -> bool:
+    """Whether two rules of the grid differ by one step in one number."""
+    steps = [abs(a - b) / 0.1 for a, b in ((one.floor, other.floor), (one.area, other.area), (one.trust, other.trust))]
+    return round(sum(steps)) == 1
+
+
+def main(data: Path, store: Path, run: Path, proposals: Path | None) -> None:
+    """One table for a detector's boxes, one for other proposals."""
+    torch.set_num_threads(1)
+    grids = FeatureStore(store)
+    photographs = read(data, grids, run, grids)
+    print(f"{run.name}: {sum(len(one.phrases) for one in photographs)} phrases of validation photographs")
+    compare(photographs, DETECTED, TRUSTS)
+    if proposals is not None:
+        print("other proposals, without their scores")
+        compare(read(data, grids, run, FeatureStore(proposals)), PROPOSED, (0.0,))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (4, 5):
+        sys.exit(__doc__)
+    main(*map(Path, sys.argv[1:4]), Path(sys.argv[4]) if len(sys.argv) == 5 else None)
