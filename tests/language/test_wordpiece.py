@@ -37,6 +37,18 @@ def test_built_from_texts_any_word_can_be_cut() -> None:
     assert cut == ["[CLS]", "dog", "t", "##h", "##e", "[SEP]"]
 
 
+def test_a_shorter_list_by_hand() -> None:
+    specials = ("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    pieces = WordPieces((*specials, "[unused1]", "d", "o", "the", "of", "dog", "cat", "##o", "##gs", "##g"))
+    known = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "d", "o")
+    # specials, letters, 'dog', '##gs' and 'cat' are needed, and there is room for 'the' but not for 'of'
+    assert pieces.shorter(["doggs", "cat"], 13).pieces == (*known, "the", "dog", "cat", "##o", "##gs", "##g")
+    everything = pieces.shorter(["doggs"], 100).pieces
+    assert everything == (*known, "the", "of", "dog", "cat", "##o", "##gs", "##g")
+    with pytest.raises(ValueError, match="the texts need 10 word pieces, more than 9"):
+        pieces.shorter(["cat"], 9)
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "pieces.json").write_text(PIECES.to_text(), encoding="utf-8")
     assert WordPieces.load(tmp_path / "pieces.json") == PIECES

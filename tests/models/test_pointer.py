@@ -16,10 +16,11 @@ from deixis.errors import DeixisError
 from deixis.evaluation import set_place
 from deixis.language.wordpiece import WordPieces
 from deixis.metrics.phrases import peak, rank_boxes
-from deixis.models.fusion import Fusion, FusionConfig
+from deixis.models.calibration import Calibration
+from deixis.models.fusion import Fusion, FusionConfig, pair_scores
 from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
 from deixis.models.heat import DETECTED, PROPOSED, BoxRule
-from deixis.models.pointer import Pointer, pad_texts, threshold_box
+from deixis.models.pointer import Pointer, Presence, pad_texts, threshold_box
 from deixis.types import HeatMap, HeatPlace, Phrase, Regions
 from deixis.vision.extractor import named_extractor
 
@@ -161,6 +162,25 @@ def test_a_caption_is_checked_word_by_word() -> None:
         pointer.check(photo(), " ! ")
 
 
+def test_a_calibrated_pointer_tells_chances_by_what_texts_find() -> None:
+    pointer, phrases = made(CELLS), ["a man", "a red bike"]
+    plain = pointer.check(photo(), "A man riding a red bike.")
+    found = pointer.evidence(photo(), [*phrases, "A man riding a red bike."])
+    with torch.no_grad():
+        texts = pointer.texts(phrases)
+        encoded = pointer.network.encode(pointer.see(photo())[0])
+        expected = pair_scores(pointer.network, encoded, texts, pointer.network.read(texts))[0].tolist()
+    assert found[:2] == pytest.approx(expected, abs=1e-5)
+    pointer.presence = Presence(Calibration(3.0, -0.5), Calibration(-2.0, 1.0))
+    checked = pointer.check(photo(), "A man riding a red bike.")
+    scores = [one.score for one in checked.caption.groundings]
+    assert scores == pytest.approx([1 / (1 + np.exp(0.5 - 3 * x)) for x in found[:2]], abs=1e-5)
+    assert checked.match == pytest.approx(1 / (1 + np.exp(2 * found[2] - 1)), abs=1e-5)
+    assert [one.score for one in pointer.ground(photo(), phrases)] == pytest.approx(scores, abs=1e-5)
+    boxes = ([one.box for one in each.caption.groundings] for each in (checked, plain))
+    assert next(boxes) == next(boxes)  # what is there is no matter of where
+
+
 @pytest.mark.parametrize("config", [CELLS, PIXELS])
 def test_a_folder_brings_the_same_pointer_back(config: FusionConfig, tmp_path: Path) -> None:
     pointer = made(config)
@@ -171,6 +191,26 @@ def test_a_folder_brings_the_same_pointer_back(config: FusionConfig, tmp_path: P
     assert again.network.config == config
     assert again.pieces == PIECES
     assert again.ground(photo(), ["the dog"]) == pointer.ground(photo(), ["the dog"])
+    assert again.presence is None
+    pointer.presence = Presence(Calibration(3.0, -0.5), Calibration(2.0, 1.0))
+    pointer.save_pretrained(tmp_path / "calibrated")
+    assert Pointer.from_pretrained(tmp_path / "calibrated").presence == pointer.presence
+    kept = json.loads((tmp_path / "model" / "config.json").read_text())
+    del kept["presence"]  # as folders were before there was such a thing
+    (tmp_path / "model" / "config.json").write_text(json.dumps(kept))
+    assert Pointer.from_pretrained(tmp_path / "model").presence is None
+
+
+def test_fewer_word_pieces_change_nothing_for_the_words_that_stay() -> None:
+    pointer = made(CELLS)
+    pointer.presence = Presence(Calibration(3.0, -0.5), Calibration(2.0, 1.0))
+    few = pointer.with_pieces(PIECES.shorter(["the dog"], len(PIECES) - 4))
+    assert len(few.pieces) == few.network.config.vocabulary == len(PIECES) - 4
+    assert few.ground(photo(), ["the dog"]) == pointer.ground(photo(), ["the dog"])
+    assert torch.equal(few.network.words.bias, pointer.network.words.bias[[PIECES.id(p) for p in few.pieces.pieces]])
+    rare = next(piece for piece in PIECES.pieces if piece not in few.pieces.pieces)
+    assert len(few.pieces.encode(rare)) > len(PIECES.encode(rare)) == 3  # it is spelt now
+    assert few.ground(photo(), [rare])[0].heat != pointer.ground(photo(), [rare])[0].heat
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

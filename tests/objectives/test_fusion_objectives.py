@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from deixis.models.fusion import Fusion, FusionConfig, Texts
-from deixis.objectives.alignment import PEAK, SHARPNESS, alignment, pair_scores
+from deixis.models.fusion.pairs import PEAK, pair_scores
+from deixis.objectives.alignment import SHARPNESS, alignment
 from deixis.objectives.image_text_contrast import image_text_contrast
 from deixis.objectives.image_text_match import hard_negatives, image_text_match
 from deixis.objectives.masked_words import guess_hidden, mask_words, masked_words

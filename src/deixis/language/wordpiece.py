@@ -6,16 +6,19 @@ Texts of people are short and few here, so a page of Python does what would othe
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
 from deixis.errors import DeixisError
 
+_UNUSED = re.compile(r"\[unused\d+\]")
 LONGEST = 100  # letters; a longer word is unknown
 
 
@@ -71,6 +74,20 @@ class WordPieces:
             ids.append(self._ids[("##" if start else "") + word[start:end]])
             start = end
         return ids
+
+    def shorter(self, texts: Iterable[str], most: int) -> WordPieces:
+        """At most ``most`` of the pieces, in their order: those that texts need, and from the front as many as go in.
+
+        Letters stay, alone and within a word, so that every word that could be cut can still be. BERT's list has the
+        most frequent words first, behind pieces for nobody's use, ``[unused0]`` and so on.
+        """
+        needed = {i for text in texts for i in self.encode(text)} | {self.id(name) for name in self.specials}
+        needed |= {i for i, piece in enumerate(self.pieces) if len(piece.removeprefix("##")) == 1}
+        if len(needed) > most:
+            raise ValueError(f"the texts need {len(needed)} word pieces, more than {most}")
+        others = (i for i, piece in enumerate(self.pieces) if i not in needed and not _UNUSED.fullmatch(piece))
+        kept = needed.union(islice(others, most - len(needed)))
+        return WordPieces(tuple(self.pieces[i] for i in sorted(kept)))
 
     def to_text(self) -> str:
         """The pieces as a JSON list, for a file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -20,22 +20,41 @@ from deixis.language.parse import parse_words
 from deixis.language.tokenise import tokens
 from deixis.language.wordpiece import WordPieces
 from deixis.metrics.phrases import peak, rank_boxes
+from deixis.models.calibration import Calibration
 from deixis.models.checked import Checked
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
-from deixis.models.fusion import Fusion, FusionConfig, Texts, explained
+from deixis.models.fusion import Fusion, FusionConfig, Texts, explained, pair_scores
 from deixis.models.fusion.images import square_grid, square_pixels, standardised
 from deixis.models.heat import DETECTED, PROPOSED
 from deixis.types import Box, GroundedCaption, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions
 
 
+@dataclass(frozen=True)
+class Presence:
+    """What turns how much a text finds in a photograph (:func:`pair_scores`) into the chance that it belongs there."""
+
+    phrase: Calibration
+    caption: Calibration
+
+
 class Pointer:
-    """A fusion model with its word pieces and, where it looks at feature grids, the extractor that makes them."""
+    """A fusion model with its word pieces and, where it looks at feature grids, the extractor that makes them.
+
+    Without ``presence`` its scores are the probabilities of the match head.
+    """
 
     def __init__(
-        self, network: Fusion, pieces: WordPieces, extractor: Json | None, name: str, longest: int = 25
+        self,
+        network: Fusion,
+        pieces: WordPieces,
+        extractor: Json | None,
+        name: str,
+        longest: int = 25,
+        presence: Presence | None = None,
     ) -> None:
         self.network, self.pieces, self.name, self.longest = network.eval(), pieces, name, longest
+        self.presence = presence
         self.place: HeatPlace = "heat"
         self.eyes = None if extractor is None else Eyes(extractor, grid=network.config.side)
 
@@ -55,17 +74,18 @@ class Pointer:
     ) -> list[Grounding]:
         """The places of phrases, or of the noun phrases of a caption (found, or given); the photograph is encoded once.
 
-        The point is the heat map's maximum, as AMC's evaluation has it; the score is the probability that phrase and
-        photograph match. ``box`` (:attr:`place` where it is not given) is the proposal with the most heat by our rule
-        ("heat", :class:`~deixis.models.heat.BoxRule`) or for the root of its area, as published ("alpha"); or the box
-        around what is at least half as hot as the maximum ("threshold", and wherever there are no proposals).
+        The point is the heat map's maximum, as AMC's evaluation has it; the score is the chance that the phrase is
+        there (:attr:`presence`), or the probability that phrase and photograph match. ``box`` (:attr:`place` where it
+        is not given) is the proposal with the most heat by our rule ("heat", :class:`~deixis.models.heat.BoxRule`) or
+        for the root of its area, as published ("alpha"); or the box around what is at least half as hot as the maximum
+        ("threshold", and wherever there are no proposals).
         """
         spans = self._spans(wanted) if phrases is None else phrases
         if not spans:
             return []
         image, size, regions = self.see(photo)
-        scores, maps = self._match(image, [span.text for span in spans])
-        return self._groundings(spans, scores, maps, size, regions, box or self.place)
+        evidence, maps = self._look(image, [span.text for span in spans])
+        return self._groundings(spans, self._chances(evidence), maps, size, regions, box or self.place)
 
     def check(self, photo: Photo, caption: str) -> Checked:
         """How well a caption fits a photograph: a heat map and a match score for each of its noun phrases."""
@@ -74,10 +94,11 @@ class Pointer:
             raise DeixisError("the caption has no words; write a sentence about the photograph.")
         image, size, regions = self.see(photo)
         spans = self._spans(caption)
-        scores, maps = self._match(image, [caption, *(span.text for span in spans)])
-        found = tuple(self._groundings(spans, scores[1:], maps[1:], size, regions, self.place))
+        evidence, maps = self._look(image, [caption, *(span.text for span in spans)])
+        found = tuple(self._groundings(spans, self._chances(evidence[1:]), maps[1:], size, regions, self.place))
+        (match,) = self._chances(evidence[:1], whole=True)
         name = str(photo) if isinstance(photo, str | Path) else ""
-        return Checked(GroundedCaption(words, found, None, name, *size, self.name, caption), scores[0])
+        return Checked(GroundedCaption(words, found, None, name, *size, self.name, caption), match)
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and word pieces; ``extras`` are further texts (recipe, card, metrics)."""
@@ -86,6 +107,7 @@ class Pointer:
             "name": self.name,
             "fusion": asdict(self.network.config),
             "longest": self.longest,
+            "presence": None if self.presence is None else asdict(self.presence),
             "extractor": None if self.eyes is None else self.eyes.to_json(),
         }
         files = {**(extras or {}), "vocabulary.json": self.pieces.to_text()}
@@ -98,9 +120,24 @@ class Pointer:
         def build(config: Json) -> tuple[Fusion, Pointer]:
             network = Fusion(FusionConfig(**config["fusion"]))
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
-            return network, cls(network, pieces, config["extractor"], str(config["name"]), int(config["longest"]))
+            curves = config.get("presence")  # a model that was not calibrated has none
+            presence = curves and Presence(*(Calibration(**curves[part]) for part in ("phrase", "caption")))
+            name, longest = str(config["name"]), int(config["longest"])
+            return network, cls(network, pieces, config["extractor"], name, longest, presence)
 
         return read_model(folder, "fusion", build)
+
+    def with_pieces(self, pieces: WordPieces) -> Pointer:
+        """The same pointer with some of its word pieces only; what it knows of the others goes."""
+        rows = torch.tensor([self.pieces.id(piece) for piece in pieces.pieces])
+        config = replace(self.network.config, vocabulary=len(pieces))
+        weights = self.network.state_dict()
+        for name in ("text.words.weight", "words.bias"):  # what has a row for each word piece
+            weights[name] = weights[name][rows.to(weights[name].device)]
+        network = Fusion(config)
+        network.load_state_dict(weights)
+        eyes = None if self.eyes is None else self.eyes.to_json()
+        return Pointer(network, pieces, eyes, self.name, self.longest, self.presence)
 
     def texts(self, texts: Sequence[str]) -> Texts:
         """The word pieces of several texts, where the network reads them."""
@@ -119,19 +156,40 @@ class Pointer:
         return standardised(square_pixels(image, config))[None].to(device), image.size, None
 
     @torch.no_grad()
-    def _match(self, image: Tensor, texts: Sequence[str], batch: int = 64) -> tuple[list[float], geometry.Array]:
-        """The probability of a match of each text, and the maps ``[P, rows, columns]``, 1 at their maximum.
-
-        The image is encoded once, texts go in batches.
-        """
-        encoded, scores, maps = self.network.encode(image), [], []
+    def evidence(self, photo: Photo, texts: Sequence[str], batch: int = 64) -> list[float]:
+        """How much each text finds in a photograph (:func:`pair_scores`); :attr:`presence` makes a chance of it."""
+        encoded, found = self.network.encode(self.see(photo)[0]), []
         for start in range(0, len(texts), batch):
-            matched = explained(self.network, encoded, self.texts(texts[start : start + batch]))
-            scores += matched.logits.softmax(-1)[:, 1].tolist()
+            some = self.texts(texts[start : start + batch])
+            found += pair_scores(self.network, encoded, some, self.network.read(some))[0].tolist()
+        return found
+
+    @torch.no_grad()
+    def _look(self, image: Tensor, texts: Sequence[str], batch: int = 64) -> tuple[list[float], geometry.Array]:
+        """The evidence of each text, and the maps ``[P, rows, columns]``, 1 at their maximum.
+
+        Evidence is the pair score, or, without :attr:`presence`, the probability of a match. The image is encoded once,
+        texts go in batches.
+        """
+        encoded, evidence, maps = self.network.encode(image), [], []
+        for start in range(0, len(texts), batch):
+            some = self.texts(texts[start : start + batch])
+            read = self.network.read(some)
+            matched = explained(self.network, encoded, some, read)
+            if self.presence is None:
+                evidence += matched.logits.softmax(-1)[:, 1].tolist()
+            else:
+                evidence += pair_scores(self.network, encoded, some, read)[0].tolist()
             maps.append(matched.maps.cpu().double().numpy())
         heat = np.concatenate(maps)
         most = heat.max((1, 2), keepdims=True)
-        return scores, np.divide(heat, most, out=heat, where=most > 0)
+        return evidence, np.divide(heat, most, out=heat, where=most > 0)
+
+    def _chances(self, evidence: Sequence[float], whole: bool = False) -> list[float]:
+        if self.presence is None:
+            return list(evidence)
+        curve = self.presence.caption if whole else self.presence.phrase
+        return [curve(one) for one in evidence]
 
     def _spans(self, wanted: str | Sequence[str]) -> list[Phrase]:
         if not isinstance(wanted, str):

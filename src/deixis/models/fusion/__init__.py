@@ -3,6 +3,7 @@
 from deixis.models.fusion.config import FusionConfig, base, small
 from deixis.models.fusion.maps import Matched, enlarged, explained, look_maps, match_maps, normalised
 from deixis.models.fusion.model import Encoded, Fusion, Texts
+from deixis.models.fusion.pairs import pair_scores
 from deixis.models.fusion.weights import load_minilm, load_published
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "look_maps",
     "match_maps",
     "normalised",
+    "pair_scores",
     "small",
 ]
