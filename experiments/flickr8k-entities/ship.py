@@ -1,9 +1,12 @@
 """Put a trained run into the package, under a name that ``--model`` takes.
 
-    python experiments/flickr8k-entities/ship.py RUN NAME
+    python experiments/flickr8k-entities/ship.py RUN NAME [half|int8]
 
 The run must have been evaluated (deixis eval RUN --data DIR --split test): the model card tells its test figures, from
-the evaluation's own files, and ``metrics.json`` keeps them with their signatures.
+the evaluation's own files, and ``metrics.json`` keeps them with their signatures. Weights are in half precision,
+those of a fusion model in bytes (int8), if nothing else is asked for; what that costs is in ``packing.txt``. A fusion
+model is also given a shorter list of word pieces: those of the training captions and of ImageNet's class names,
+letters, and BERT's most frequent ones.
 """
 
 from __future__ import annotations
@@ -13,14 +16,24 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from deixis.data import Dataset, load
 from deixis.errors import DeixisError
 from deixis.metrics.score import Score, load_scores
-from deixis.models.folder import pack_model, read_config
+from deixis.models.folder import Precision, pack_model, read_config
+from deixis.models.pointer import Pointer
 from deixis.models.pretrained import KINDS, PACKAGE
 from deixis.types import Json
+from deixis.vision.backbone import imagenet_classes
 
 LARGEST = 20_000_000  # bytes of one file
+PIECES = 16_000  # word pieces of a fusion model
+
+PRECISIONS: dict[Precision, str] = {
+    "half": "half precision on disk",
+    "int8": "large matrices in bytes with a scale for each row, the rest in half precision, on disk",
+}
 
 PURPOSE = {
     "captioner": "Photographs in, a sentence out in which every noun points at its place.",
@@ -48,9 +61,10 @@ HEADLINE = {
 }
 
 
-def ship(run: Path, name: str) -> Path:
+def ship(run: Path, name: str, precision: Precision | None = None) -> Path:
     """Write the package's folder of the model; the folder."""
     config = read_config(run, *KINDS)
+    precision = precision or ("int8" if config["kind"] == "fusion" else "half")
     recipe = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
     metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
     scores, about = load_scores(run / "eval-test" / "scores.json")
@@ -63,16 +77,31 @@ def ship(run: Path, name: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)  # nothing of the model that had the name before stays behind
     extras = {
         "metrics.json": json.dumps(metrics, indent=1) + "\n",
-        "README.md": card(name, config, recipe, metrics, scores),
+        "README.md": card(name, config, recipe, metrics, scores, precision),
     }
-    pack_model(run, folder, name, extras)
+    with TemporaryDirectory() as place:
+        source = run
+        if config["kind"] == "fusion":
+            source = Path(place)
+            shorten(run, load(Path(about["reference"]), "train"), source)
+        pack_model(source, folder, name, extras, precision)
     for file in folder.iterdir():
         if file.stat().st_size > LARGEST:
             raise DeixisError(f"{file} has {file.stat().st_size:,} bytes, over {LARGEST:,}; train a smaller model.")
     return folder
 
 
-def card(name: str, config: Json, recipe: Json, metrics: Json, scores: Mapping[str, Score]) -> str:
+def shorten(run: Path, training: Dataset, folder: Path) -> None:
+    """Write a fusion model again with fewer word pieces."""
+    pointer = Pointer.from_pretrained(run)
+    texts = [*(caption.text for sample in training.samples for caption in sample.captions), *imagenet_classes()]
+    few = pointer.with_pieces(pointer.pieces.shorter(texts, min(PIECES, len(pointer.pieces))))
+    few.save_pretrained(folder, {"recipe.json": (run / "recipe.json").read_text(encoding="utf-8")})
+
+
+def card(
+    name: str, config: Json, recipe: Json, metrics: Json, scores: Mapping[str, Score], precision: Precision
+) -> str:
     """What people should know before they use the model."""
     eyes = (config["extractor"] or {}).get("description", {})
     seen = {part: eyes[part].get("supervision", "unknown") for part in ("backbone", "proposals") if part in eyes}
@@ -88,7 +117,7 @@ def card(name: str, config: Json, recipe: Json, metrics: Json, scores: Mapping[s
   with five English captions each
 - Supervision: {recipe["supervision"]}
 - Regions: {looks}{"".join(f"; {part}: {text}" for part, text in seen.items())}
-- Weights: half precision on disk, single precision once loaded; chosen at epoch {metrics["epoch"]} on the validation
+- Weights: {PRECISIONS[precision]}; single precision once loaded; chosen at epoch {metrics["epoch"]} on the validation
   split
 
 ## Licence note
@@ -144,10 +173,10 @@ def failures(kind: str, scores: Mapping[str, Score]) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or not set(sys.argv[3:]) <= set(PRECISIONS):
         sys.exit(__doc__)
     try:
-        written = ship(Path(sys.argv[1]), sys.argv[2])
+        written = ship(Path(sys.argv[1]), sys.argv[2], *sys.argv[3:])
     except DeixisError as error:
         sys.exit(str(error))
     for file in sorted(written.iterdir()):

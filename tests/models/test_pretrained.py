@@ -1,10 +1,11 @@
-"""Models by name: what the package brings, what half precision keeps, and what is said where there is no such model."""
+"""Models by name: what the package brings, what packing keeps, and what is said where there is no such model."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,17 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from deixis import DeixisError, load_captioner
+from deixis.data import Caption, Dataset, Sample
 from deixis.language.vocabulary import Vocabulary
+from deixis.language.wordpiece import WordPieces
 from deixis.metrics.score import mean_score, save_scores
+from deixis.models import folder as packing
 from deixis.models import pretrained
 from deixis.models.captioner import Captioner
 from deixis.models.decoder import Decoder, DecoderConfig
-from deixis.models.folder import pack_model
+from deixis.models.folder import Precision, pack_model, read_model, write_model
+from deixis.models.fusion import Fusion, small
+from deixis.models.pointer import Pointer
 from deixis.models.pretrained import PACKAGE, load_finder, load_model, model_folder, model_names
 from deixis.vision.extractor import named_extractor
 
@@ -61,7 +67,47 @@ def test_a_packed_model_is_half_as_large_and_computes_in_single_precision(run: P
     assert (tmp_path / "README.md").read_text() == "a card"
 
 
-def test_weights_that_half_precision_cannot_hold_are_refused(run: Path, tmp_path: Path) -> None:
+def test_a_model_packed_in_bytes_has_each_weight_to_half_a_step_of_its_row(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "LARGE", 100)
+    pack_model(run, tmp_path / "int8", "new", {}, "int8")
+    before, stored = load_file(run / "weights.safetensors"), load_file(tmp_path / "int8" / "weights.safetensors")
+    large = {name for name, value in before.items() if value.ndim > 1 and value.numel() >= 100}
+    assert large
+    assert {name for name, value in stored.items() if value.dtype == torch.int8} == large
+    assert {name for name, value in stored.items() if value.dtype == torch.float16} == set(before) - large
+    after = load_captioner(tmp_path / "int8").decoder.state_dict()
+    assert all(value.dtype == torch.float32 for value in after.values())
+    for name in large:
+        step = before[name].abs().amax(1, keepdim=True) / 127
+        assert ((after[name] - before[name]).abs() <= step * 0.5001).all()
+    photo = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8))
+    old, new = load_captioner(run).caption(photo), load_captioner(tmp_path / "int8").caption(photo)
+    assert new.logprob == pytest.approx(old.logprob, abs=0.05)
+    pack_model(tmp_path / "int8", tmp_path / "again", "new", {}, "int8")  # nothing more is lost
+    for name, value in load_captioner(tmp_path / "again").decoder.state_dict().items():
+        torch.testing.assert_close(value, after[name], rtol=1e-6, atol=0)
+
+
+def test_bytes_and_scales_by_hand(tmp_path: Path) -> None:
+    rows = torch.tensor([[127.0, -63.6, 0.4], [-0.254, 0.1, 0.0], [0.0, 0.0, 0.0]])
+    network = torch.nn.Linear(3, 3)
+    network.weight.data = rows
+    write_model(tmp_path / "run", {"kind": "k"}, network, extras={"vocabulary.json": "", "recipe.json": ""})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(packing, "LARGE", 9)
+        pack_model(tmp_path / "run", tmp_path / "packed", "x", {}, "int8")
+    stored = load_file(tmp_path / "packed" / "weights.safetensors")
+    assert stored["weight"].tolist() == [[127, -64, 0], [-127, 50, 0], [0, 0, 0]]
+    torch.testing.assert_close(stored["weight:scale"], torch.tensor([1.0, 0.002, 1.0]))
+    other = torch.nn.Linear(3, 3)
+    assert read_model(tmp_path / "packed", "k", lambda config: (other, config["name"])) == "x"
+    torch.testing.assert_close(other.weight.data, torch.tensor([[127.0, -64, 0], [-0.254, 0.1, 0], [0, 0, 0]]))
+
+
+@pytest.mark.parametrize("precision", ["half", "int8"])
+def test_weights_that_packing_cannot_hold_are_refused(run: Path, tmp_path: Path, precision: Precision) -> None:
     source = tmp_path / "large"
     source.mkdir()
     for file in run.iterdir():
@@ -69,8 +115,8 @@ def test_weights_that_half_precision_cannot_hold_are_refused(run: Path, tmp_path
     weights = load_file(run / "weights.safetensors")
     name = next(iter(weights))
     save_file({**weights, name: torch.full_like(weights[name], 1e6)}, source / "weights.safetensors")
-    with pytest.raises(DeixisError, match=f"large.*{name}"):
-        pack_model(source, tmp_path / "packed", "x", {})
+    with pytest.raises(DeixisError, match=f"large.*{precision} cannot hold .{name}"):
+        pack_model(source, tmp_path / "packed", "x", {}, precision)
     assert not (tmp_path / "packed").exists()
 
 
@@ -109,7 +155,7 @@ def test_what_comes_with_the_package_is_whole(name: str) -> None:
     assert load_model(name).name == name
     folder = PACKAGE / name
     assert all(file.stat().st_size <= LARGEST for file in folder.iterdir())
-    assert load_file(folder / "weights.safetensors").popitem()[1].dtype == torch.float16
+    assert {value.dtype for value in load_file(folder / "weights.safetensors").values()} & {torch.float16, torch.int8}
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "non-commercial research and education" in card
@@ -138,11 +184,44 @@ def test_a_run_is_shipped_with_its_test_figures(run: Path, tmp_path: Path, monke
     assert "| CIDEr | 0.400 |" in card
     assert "50% of the test captions" in card
     assert "photographs with captions, no boxes" in card
+    assert "Weights: half precision on disk; single" in card
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["test"] == {"CIDEr": {"value": pytest.approx(0.4), "signature": "split:test|v0"}}
     assert metrics["validation"] == {"CIDEr": 0.5}
     assert not (folder / "of-the-last-model").exists()
     assert load_model(folder).name == "deixis-8k"
+    card = (ship.ship(run, "deixis-8k", "int8") / "README.md").read_text()
+    assert "Weights: large matrices in bytes" in card
+
+
+def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = (*WordPieces.specials, "[unused0]", "a", "##a", "d", "the", "president", "##og", "dog", "cat")
+    pieces = WordPieces(names)
+    eyes = named_extractor("tiny", "grid")
+    network = Fusion(replace(small(16, 6), vocabulary=len(pieces), hidden=24, image_hidden=16, feed=16, image_feed=16))
+    run = tmp_path / "run"
+    texts = {"recipe.json": json.dumps({"name": "r", "paper": "p", "seed": 0, "supervision": "captions"})}
+    texts["metrics.json"] = json.dumps({"epoch": 1, "validation": {}})
+    pointer = Pointer(network, pieces, {"name": eyes.name, "description": eyes.describe()}, "run")
+    pointer.save_pretrained(run, texts)
+    (run / "eval-test").mkdir()
+    about = {"data": "flickr30k_entities", "reference": str(tmp_path)}
+    scores = [mean_score(name, ["1"], [0.5], "split:test|v0") for name in ("accuracy", "pointing")]
+    save_scores(run / "eval-test" / "scores.json", scores, about)
+    told = Sample("1", (Caption("A dog.", ("a", "dog")),))
+    monkeypatch.setattr(ship, "load", lambda path, split: Dataset("some", split, (told,)))
+    monkeypatch.setattr(ship, "imagenet_classes", lambda: ("cat",))
+    monkeypatch.setattr(ship, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(ship, "PIECES", 11)
+    shipped = load_finder(ship.ship(run, "deixis-8k-grounder", "half"))
+    assert isinstance(shipped, Pointer)
+    assert shipped.pieces.pieces == (*WordPieces.specials, "a", "##a", "d", "the", "dog", "cat")
+    photo = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8))
+    (before, after) = (one.ground(photo, ["the dog"])[0] for one in (pointer, shipped))
+    assert after.score == pytest.approx(before.score, abs=1e-3)
+    assert after.point == before.point
 
 
 def test_names_and_configurations_are_read_without_torch() -> None:

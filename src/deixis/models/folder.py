@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from deixis.errors import DeixisError
 from deixis.language.vocabulary import Vocabulary
@@ -18,6 +18,14 @@ if TYPE_CHECKING:  # a configuration can be read without torch
     from torch import Tensor, nn
 
 FORMAT = 1
+
+Precision = Literal["half", "int8"]
+
+LARGE = 1024
+"""Numbers of a matrix from which on ``int8`` packs it; the others are no burden."""
+
+SCALE = ":scale"
+"""Ends the name of the scales of a matrix that is packed in bytes; no part of a network is named so."""
 
 Model = TypeVar("Model")
 
@@ -37,25 +45,53 @@ def write_model(
     _write(path, config, network.state_dict(), extras or {})
 
 
-def pack_model(source: str | Path, folder: str | Path, name: str, extras: Mapping[str, str]) -> None:
-    """Write a trained model of any kind again, under another name and with its weights in half precision.
+def pack_model(
+    source: str | Path, folder: str | Path, name: str, extras: Mapping[str, str], precision: Precision = "half"
+) -> None:
+    """Write a trained model of any kind again, under another name and with fewer bits for each weight.
 
-    Half precision is for the disk: whoever loads the model computes in the precision of its network.
+    ``half`` is half precision. ``int8`` keeps of every large matrix whole numbers from -127 to 127 and one scale for
+    each row, and all else in half precision. Both are for the disk: whoever loads the model computes in the precision
+    of its network.
     """
-    import torch
-    from safetensors.torch import load_file
-
     old, new = Path(source), Path(folder)
     config = {**json.loads((old / "config.json").read_text(encoding="utf-8")), "name": name}
-    weights = load_file(old / "weights.safetensors")
-    halved = {key: value.half() if value.is_floating_point() else value for key, value in weights.items()}
-    lost = [key for key, value in halved.items() if not torch.isfinite(value).all()]
-    if lost:
-        raise DeixisError(f"{old} has weights that half precision cannot hold ({lost[0]}); keep it as it is.")
+    packed: dict[str, Tensor] = {}
+    for key, value in _weights(old).items():
+        if not value.is_floating_point():
+            packed[key] = value
+            continue
+        parts = _in_bytes(key, value) if precision == "int8" and _large(value) else {key: value.half()}
+        if not all(part.isfinite().all() for part in parts.values()):
+            raise DeixisError(f"{old} has weights that {precision} cannot hold ({key}); keep it as it is.")
+        packed |= parts
     new.mkdir(parents=True, exist_ok=True)
     for file in ("vocabulary.json", "recipe.json"):
         (new / file).write_bytes((old / file).read_bytes())
-    _write(new, config, halved, extras)
+    _write(new, config, packed, extras)
+
+
+def _large(value: Tensor) -> bool:
+    return value.ndim > 1 and value.numel() >= LARGE
+
+
+def _in_bytes(key: str, value: Tensor) -> dict[str, Tensor]:
+    """A matrix as whole numbers of one byte, and the scale of each row; a row of noughts has the scale 1."""
+    import torch
+
+    rows = value.float().flatten(1)
+    scale = rows.abs().amax(1) / 127  # [rows]
+    scale = torch.where(scale > 0, scale, 1.0)
+    return {key: (rows / scale[:, None]).round().view(value.shape).to(torch.int8), key + SCALE: scale}
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a model as its network takes them, however they were packed."""
+    from safetensors.torch import load_file
+
+    stored = load_file(folder / "weights.safetensors")
+    scales = {key: stored.pop(key + SCALE) for key in list(stored) if key + SCALE in stored}
+    return stored | {key: stored[key] * scale.view(-1, *[1] * (stored[key].ndim - 1)) for key, scale in scales.items()}
 
 
 def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapping[str, str]) -> None:
@@ -94,13 +130,12 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
     names the folder.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     path = Path(folder)
     config = read_config(path, kind)
     try:
         network, model = build(config)
-        network.load_state_dict(load_file(path / "weights.safetensors"))
+        network.load_state_dict(_weights(path))
     except FileNotFoundError:
         raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
     except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
