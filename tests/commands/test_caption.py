@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -18,13 +19,16 @@ from deixis.commands import caption as verb
 from deixis.commands.captions_file import CaptionsFile
 from deixis.commands.features import watched
 from deixis.models.aligner import Aligner
+from deixis.models.looks import Looks
 from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.models.pretrained import load_captioner, load_finder
 from deixis.models.regrounding import reground
+from deixis.models.telling import Told
 from deixis.types import Grounding
 from deixis.vision import bulk
 from deixis.vision.extractor import named_extractor
 
+LOOKS = Looks(np.zeros((1, 1, 1), np.float32), np.ones((1, 1), bool))
 CAPTION = GroundedCaption(
     ("a", "man", "'s", "dog"),
     (Grounding("man", (1, 1, 30, 30), 0.5, 1, 2), Grounding("dog", (5, 5, 40, 30), 0.5, 3, 4)),
@@ -250,23 +254,27 @@ def test_a_terminal_gets_colours_doubt_and_where_it_can_the_picture(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     talk = Console(stderr=True, highlight=False, soft_wrap=True)
     monkeypatch.setenv("DEIXIS_IMAGES", "kitty")
-    verb.show(shown, sure=False, talk=talk, alone=True)
-    said = capsys.readouterr().out
+    verb.show(Told(shown, LOOKS, sure=False), talk, alone=True)
+    said, note = capsys.readouterr()
     assert said.startswith("\x1b_Ga=T,f=100,m=")
     assert "48;2;0;114;178mman" in said
-    assert "(not sure)" in said
+    assert "Not sure: it might say the same" in note
+    verb.show(Told(shown, LOOKS, sure=True, plain=True, doubted="dog"), talk, alone=True)
+    assert "own sentence is about a dog" in capsys.readouterr().err
     monkeypatch.setenv("DEIXIS_IMAGES", "none")
     monkeypatch.setenv("DEIXIS_CACHE", str(tmp_path / "cache"))
-    verb.show(shown, sure=True, talk=talk, alone=True, drawn=tmp_path / "drawn.png")
+    verb.show(Told(shown, LOOKS, sure=True), talk, alone=True, drawn=tmp_path / "drawn.png")
     assert not (tmp_path / "cache").exists()  # it is told at the end where it was drawn
-    verb.show(shown, sure=True, talk=talk, alone=True)
+    verb.show(Told(shown, LOOKS, sure=True), talk, alone=True)
     assert "captioned.png" in capsys.readouterr().err
     with Image.open(tmp_path / "cache" / "captioned.png") as picture:
         assert picture.height > picture.width * 40 / 60
     (tmp_path / "cache" / "captioned.png").unlink()
-    verb.show(shown, sure=True, talk=talk, alone=False)
+    verb.show(Told(shown, LOOKS, sure=True), talk, alone=False)
     assert not (tmp_path / "cache" / "captioned.png").exists()
     said = capsys.readouterr().out
     assert said.startswith(f"\x1b[2m{shown.image}  \x1b[0mA ")
     assert "\x1b_G" not in said
     assert "not sure" not in said
+    verb.show(Told(shown, LOOKS, sure=False), talk, alone=False)
+    assert "(not sure)" in capsys.readouterr().out

@@ -13,6 +13,7 @@ from deixis.data import Entity, Sample, recognise
 from deixis.data import visual_genome as vg
 from deixis.data.reading import BadFile
 from deixis.errors import DeixisError
+from deixis.language.names import with_article
 
 IMAGES = [
     {"image_id": 1, "url": "https://host/people/VG_100K_2/1.jpg", "width": 800, "height": 600, "coco_id": None},
@@ -508,4 +509,4 @@ def test_the_farthest_boxes_are_the_farthest(objects, min_area):
     ],
 )
 def test_the_article(name, text):
-    assert vg.with_article(name) == text
+    assert with_article(name) == text

@@ -14,10 +14,11 @@ from serving import Models, png
 from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image
 from deixis.language.wordpiece import WordPieces
-from deixis.models.captioner import Captioner, Looks
+from deixis.models.captioner import Captioner
 from deixis.models.confidence import SURE, Confidence
 from deixis.models.fusion import Fusion, FusionConfig
 from deixis.models.heat import heat_map
+from deixis.models.looks import Looks
 from deixis.models.pointer import Pointer
 from deixis.serve.engine import BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, Limits, caption_json, named
 from deixis.types import Grounding
@@ -46,7 +47,7 @@ def test_it_answers_what_the_model_would(models: Models) -> None:
 @pytest.mark.parametrize("nats", [-1.0, 1.0])
 def test_it_tells_whether_the_model_is_sure(models: Models, nats: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The captioner says the same whatever it sees, so the gain of its sentence is about 0."""
-    monkeypatch.setattr("deixis.serve.engine.SURE", nats)
+    monkeypatch.setattr("deixis.models.telling.SURE", nats)
     engine = Engine([models.captioner])
     answer = engine.ask(CaptionAsk(png(), "tiny")).result(30)
     engine.close()
@@ -93,7 +94,7 @@ def test_a_model_that_fails_is_told_to_all_who_asked_and_the_engine_goes_on(
 ) -> None:
     engine = Engine([models.captioner])
     with monkeypatch.context() as broken:
-        broken.setattr(Captioner, "looks", lambda self, regions: 1 / 0)
+        broken.setattr(Captioner, "looks", lambda self, regions, images: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.ask(CaptionAsk(png(), "tiny")).result(30)
     assert engine.ask(CaptionAsk(png(), "tiny")).result(30)["words"]

@@ -111,7 +111,7 @@ def test_a_sentence_that_needs_no_photograph_is_marked_and_no_other(page: Page) 
 
     def assure(route):  # type: ignore[no-untyped-def]
         answer = route.fetch()
-        route.fulfill(response=answer, json={**answer.json(), "sure": True})
+        route.fulfill(response=answer, json={**answer.json(), "sure": True, "note": ""})
 
     page.route("**/v1/caption*", assure)
     choose(page, png(1))

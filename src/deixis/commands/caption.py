@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +28,8 @@ from deixis.types import GroundedCaption, Json, Regions
 from deixis.vision.bulk import Job, Outcome, Workers, outcome_of
 
 if TYPE_CHECKING:
-    from deixis.models.captioner import Captioner, Looks
+    from deixis.models.captioner import Captioner
+    from deixis.models.telling import Told
     from deixis.vision.extractor import Extractor
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -88,61 +89,59 @@ def caption(
     with talk.status("loading torch"), clock.measure("import"):
         import torch
 
-        from deixis.models.confidence import SURE, Confidence
         from deixis.models.pretrained import load_captioner, load_finder
         from deixis.models.regrounding import reground, together, understands
+        from deixis.models.telling import Teller
     if threads:
         torch.set_num_threads(threads)
     with talk.status("loading the model"), clock.measure("load"):
         captioner = load_captioner(model, device)
-        confidence = Confidence(captioner)
+        teller = Teller(captioner)
         helper = None if finder is None else load_finder(finder, device)
     name = captioner.name if helper is None else together(captioner.name, helper)
     with nullcontext() if out is None else CaptionsFile(out, name) as file:
         left = [path for path in wanted if file is None or str(path) not in file.done]
-        told = Told(before=len(wanted) - len(left))
-        if told.before:
-            talk.print(f"{told.before:,} of {len(wanted):,} photographs were captioned before.")
+        done = Done(before=len(wanted) - len(left))
+        if done.before:
+            talk.print(f"{done.before:,} of {len(wanted):,} photographs were captioned before.")
 
         def deliver(waiting: list[Outcome]) -> None:
             regions = [outcome.regions for outcome in waiting if outcome.regions is not None]
+            names = [outcome.job.image_id for outcome in waiting]
             with clock.measure("caption"):
-                said = list(captioner.looks(regions, [outcome.job.image_id for outcome in waiting]))
-                sure = [gain >= SURE for gain in confidence.gains([one for one, _ in said])]
+                told = teller.tell(regions, [partial(load_image, name) for name in names], names)
             if branches is not None:
-                draw_looks(*said[0], regions[0], branches)
-            captions = [one for one, _ in said]
+                draw_looks(told[0], regions[0], branches)
             if helper is not None:
                 with clock.measure("places"):
-                    captions = [
-                        reground(helper, seen if understands(helper, seen) else one.image, one)
-                        for one, seen in zip(captions, regions, strict=True)
+                    told = [
+                        replace(one, caption=reground(helper, seen if understands(helper, seen) else name, one.caption))
+                        for one, seen, name in zip(told, regions, names, strict=True)
                     ]
-            for one, certain in zip(captions, sure, strict=True):
+            for one in told:
                 if draw is not None:
-                    save_picture(one, pictures[one.image])
-                record = {**one.to_json(), "sure": certain}
+                    save_picture(one.caption, pictures[one.caption.image])
                 if file is not None:
-                    file.write(record)
+                    file.write(one.to_json())
                 if as_json:
-                    print(json.dumps(record, ensure_ascii=False))
+                    print(json.dumps(one.to_json(), ensure_ascii=False))
                 elif file is None:
-                    show(one, certain, talk, alone, draw)
-                told.captions += 1
-                told.unsure += not certain
+                    show(one, talk, alone, draw)
+                done.captions += 1
+                done.unsure += not one.sure
                 del waiting[0]  # only now: a user who stops in between loses nothing
 
         outcomes = clock.each("regions", look(captioner, left, _processes(processes, len(left))))
         if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
             outcomes = watched(outcomes, len(left), talk)  # else what is said shows how far it is
         try:
-            caption_all(outcomes, deliver, told.bad)
+            caption_all(outcomes, deliver, done.bad)
         except KeyboardInterrupt:
             if out is not None:
-                safe = told.before + told.captions
+                safe = done.before + done.captions
                 talk.print(f"{safe:,} captions are safe in {out}; the same command goes on from there.", markup=False)
             raise
-    told.tell(talk, alone, out)
+    done.tell(talk, alone, out)
     for picture in (draw, branches):
         if picture is not None:
             talk.print(f"drawn: {picture}", markup=False)
@@ -201,7 +200,7 @@ def _processes(asked: int | None, photographs: int) -> int:
 
 
 @dataclass
-class Told:
+class Done:
     """What has been done so far."""
 
     before: int  # photographs that had a caption already
@@ -285,24 +284,26 @@ def save_picture(caption: GroundedCaption, file: Path) -> None:
     save_drawing(draw_caption(load_image(caption.image), caption), file)
 
 
-def draw_looks(caption: GroundedCaption, looks: Looks, regions: Regions, file: Path) -> None:
+def draw_looks(told: Told, regions: Regions, file: Path) -> None:
     """Draw where each branch looked for each noun."""
     from deixis.show.drawing import save_drawing
     from deixis.show.panels import draw_branches
 
+    caption, looks = told.caption, told.looks
     votes = [looks.voted[one.start] for one in caption.groundings]
     save_drawing(draw_branches(load_image(caption.image), caption, looks.places(caption, regions), votes), file)
 
 
-def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool, drawn: Path | None = None) -> None:
+def show(told: Told, talk: Console, alone: bool, drawn: Path | None = None) -> None:
     """The sentence on stdout: coloured on a terminal, which also shows the picture if it can; plain in a pipe.
 
     A terminal that cannot is told where the picture lies: the file that was ``drawn``, or else one in the cache.
     """
+    caption = told.caption
     if not sys.stdout.isatty():
         print(caption.caption if alone else f"{caption.image}\t{caption.caption}")
-        if alone and not sure:
-            talk.print("not sure: it might say the same if there were nothing to see.")
+        if alone and told.note:
+            talk.print(told.note, markup=False)
         return
     from deixis.show.draw import draw_caption
     from deixis.show.terminal import encode_picture, find_protocol
@@ -315,8 +316,10 @@ def show(caption: GroundedCaption, sure: bool, talk: Console, alone: bool, drawn
         sys.stdout.buffer.flush()
     line = Text().append("" if alone else f"{caption.image}  ", "dim")
     line.append(coloured(caption))
-    line.append("" if sure else "  (not sure)", "dim")
+    line.append("" if alone or told.sure else "  (not sure)", "dim")
     Console(highlight=False, soft_wrap=True).print(line)
+    if alone and told.note:
+        talk.print(told.note, markup=False, style="dim")
     if pictured and protocol is None and drawn is None:
         with suppress(DeixisError, OSError):  # a full disk takes the picture only, the answer is given
             file = cache_folder() / "captioned.png"  # of the last photograph

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -45,34 +44,33 @@ def demo(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     photos = {name: photograph(name) for name in PHOTOS}
     with talk.status("loading the model"):
-        from deixis.models.confidence import SURE, Confidence
         from deixis.models.pretrained import load_captioner
+        from deixis.models.telling import Teller
         from deixis.show.draw import draw_caption
         from deixis.show.drawing import save_drawing
         from deixis.show.page import Shown, caption_page
 
         captioner = load_captioner(model, device)
-        judge = Confidence(captioner)
+        teller = Teller(captioner)
     with talk.status(f"{captioner.name} looks at {', '.join(PHOTOS)}"):
-        found = captioner.caption(list(photos.values()))
-    captions = [replace(caption, image=name) for name, caption in zip(photos, found, strict=True)]
-    sure = [gain >= SURE for gain in judge.gains(captions)]
+        regions = [captioner.eyes.look(photo) for photo in photos.values()]
+        told = teller.tell(regions, [photo.copy for photo in photos.values()], list(photos))
     try:
         out.mkdir(parents=True, exist_ok=True)
         shown = []
-        for caption, certain in zip(captions, sure, strict=True):
-            photo = photos[caption.image]
+        for one in told:
+            caption, photo = one.caption, photos[one.caption.image]
             save_drawing(draw_caption(photo, caption), out / f"{caption.image}.png")
-            shown.append(Shown(photo, caption, "" if certain else "not sure"))
+            shown.append(Shown(photo, caption, "" if one.sure else "not sure"))
         page = caption_page("Deixis: words tied to pixels", {"": shown}, NOTE)
         (out / "index.html").write_text(page, encoding="utf-8")
     except OSError as error:
         raise DeixisError(f"{out} cannot be written ({error.strerror}); choose another --out.") from None
-    for caption, certain in zip(captions, sure, strict=True):
+    for one in told:
         if as_json:
-            print(json.dumps(caption.to_json(), ensure_ascii=False))
+            print(json.dumps(one.to_json(), ensure_ascii=False))
         else:
-            show(caption, certain, talk, alone=False)
+            show(one, talk, alone=False)
     talk.print(f"pictures: {out}/{{{','.join(PHOTOS)}}}.png   page: {out / 'index.html'}", markup=False)
     return 0
 

@@ -17,51 +17,14 @@ from typing import TYPE_CHECKING
 from deixis import boxes as geometry
 from deixis.data.reading import BadFile, BadRecord, get, get_numbers, get_text, read_packed_json
 from deixis.data.sample import Sample
-from deixis.data.visual_genome import Triplet, spatial_texts, with_article
+from deixis.data.visual_genome import Triplet, spatial_texts
+from deixis.language.names import COCO_NOUNS, with_article
 from deixis.types import Box
 
 if TYPE_CHECKING:
     from deixis.language.parse import Parse
 
 MAX_BYTES = 2 * 2**30  # of a file of detections, packed or not
-
-_NOUNS = {  # a category of COCO: nouns of captions that mean it, besides its own name
-    "person": "man woman boy girl child kid baby toddler infant lady guy gentleman people adult teenager teen player "
-    "worker performer dancer singer musician guitarist drummer skateboarder snowboarder skier surfer swimmer diver "
-    "cyclist biker bicyclist motorcyclist rider runner racer jogger hiker climber skater wakeboarder gymnast acrobat "
-    "athlete boxer wrestler fighter golfer batter pitcher catcher goalie referee cheerleader officer policeman soldier "
-    "fireman firefighter fisherman construction-worker chef cook waiter waitress vendor bride groom couple friend "
-    "brother sister mother father mom dad son daughter grandmother grandfather husband wife family crowd spectator "
-    "audience pedestrian tourist student teacher artist photographer cowboy clown male female youngster human someone "
-    "driver kayaker rower sailor bystander passenger model actor actress band team",
-    "dog": "puppy pup greyhound terrier poodle bulldog retriever collie shepherd beagle labrador dalmatian dachshund",
-    "bicycle": "bike mountain-bike tricycle",
-    "motorcycle": "motorbike dirtbike scooter",
-    "car": "vehicle taxi suv van jeep",
-    "boat": "canoe kayak raft ship sailboat rowboat",
-    "cat": "kitten",
-    "bird": "duck goose seagull pigeon parrot swan pelican chicken",
-    "horse": "pony",
-    "cow": "bull calf cattle",
-    "sheep": "lamb goat",
-    "sports ball": "ball football soccerball basketball volleyball baseball",
-    "couch": "sofa",
-    "dining table": "table",
-    "chair": "seat stool",
-    "cell phone": "phone cellphone",
-    "handbag": "purse bag",
-    "backpack": "rucksack",
-    "skis": "ski",
-    "cup": "mug glass",
-    "tennis racket": "racket racquet",
-    "baseball bat": "bat",
-    "baseball glove": "glove mitt",
-    "potted plant": "plant",
-    "tv": "television",
-    "airplane": "plane jet",
-}
-COCO_NOUNS: Mapping[str, str] = {noun: name for name, nouns in _NOUNS.items() for noun in nouns.split()}
-"""Which category of COCO the head noun of a phrase means."""
 
 
 @dataclass(frozen=True)

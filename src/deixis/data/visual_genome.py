@@ -47,6 +47,7 @@ from deixis.data.reading import (
 )
 from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
 from deixis.errors import DeixisError
+from deixis.language.names import with_article
 from deixis.language.tokenise import tokens
 from deixis.types import Box, Phrase
 
@@ -198,37 +199,6 @@ def _corner(x: float, y: float) -> str:
     across = "left" if x < 1 / 3 else "right" if x > 2 / 3 else ""
     down = "top" if y < 1 / 3 else "bottom" if y > 2 / 3 else ""
     return f"{down} {across}" if across and down else ""
-
-
-# By sound, not by letter: an hour and an SUV, but a uniform, a ewe and a one-way street.
-_AN = re.compile(
-    r"[ai]|e(?!u|we)|o(?!ne\b|nce\b)|u(?!ni[^ndm]|s[aeiu]|t[ei]|k|rin)|hour|hono|heir"
-    r"|8|11\b|18\b|[fhlmnrsx]\b|(?:suv|lcd|led|mp3|rv|atm|xbox)\b",
-    re.IGNORECASE,
-)
-_DETERMINED = re.compile(
-    r"(?:an?|the|some|one(?! way)|two|three|four|five|six|seven|eight|nine|ten|many|several|both|his|her|its|their) ",
-    re.IGNORECASE,
-)
-_PLURAL = re.compile(
-    r"(?:people|(?<!speci)(?<!abdo)men|children|feet|teeth|geese|mice|(?<![sui])s|skis|taxis|bikinis)\Z"
-)
-_SINGULAR = frozenset(["lens", "gas", "canvas", "christmas", "atlas", "omen", "ramen"])
-_MASS = re.compile(
-    r"(?:grass|water|snow|sand|dirt|mud|gravel|ice|smoke|fog|steam|sunlight|hair|fur|skin|wood|metal|concrete|hay|foliage"
-    r"|greenery|vegetation|furniture|clothing|jewelry|luggage|baggage|equipment|traffic|machinery|silverware|food|bread"
-    r"|rice|pasta|meat|bacon|cheese|butter|lettuce|broccoli|sauce|ketchup|mustard|frosting|icing|graffiti|writing|text"
-    r"|lettering|lighting|fencing|flooring|siding|trash|garbage|debris|paint|dust)\Z"
-)
-
-
-def with_article(name: str) -> str:
-    """A brown dog, an orange cat; but brown trees and green grass, for plural and mass nouns take no article."""
-    head = name.split()[-1].lower()
-    many = _PLURAL.search(head) is not None and head not in _SINGULAR
-    if many or _MASS.match(head) or _DETERMINED.match(name):
-        return name
-    return f"{'an' if _AN.match(name) else 'a'} {name}"
 
 
 # From records to samples --------------------------------------------------------------------------------------------

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self, overload
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from PIL import Image
 
 from deixis import boxes as geometry
 from deixis.device import CPU, device_of, to_device
+from deixis.images import load_image
 from deixis.language.parse import parse_words
 from deixis.language.sentence import sentence
 from deixis.language.vocabulary import Vocabulary
@@ -20,8 +22,9 @@ from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, voters
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
-from deixis.models.heat import heat_map
+from deixis.models.looks import Looks
 from deixis.models.padding import pad_ragged, pad_regions
+from deixis.models.second_look import SecondLook
 from deixis.models.voting import chosen
 from deixis.types import GroundedCaption, Grounding, Json, Place, Regions
 
@@ -31,6 +34,7 @@ class Style:
     """How sentences are made."""
 
     beam: int = 1
+    length_power: float = 0.0  # of a sentence's length, that its log-probability is divided by when a beam ends
     max_words: int = 20
     min_words: int = 0
     repeats: bool = False  # whether a word may follow itself at once
@@ -41,31 +45,6 @@ class Style:
         """The same as the decoder's rules; the unknown word is never said."""
         v = Vocabulary
         return Rules(v.bos, v.eos, v.pad, (v.pad, v.bos, v.unk), self.max_words, self.min_words, self.repeats)
-
-
-@dataclass(frozen=True, eq=False)
-class Looks:
-    """Where each branch looked at every word of a caption, and which of them said it."""
-
-    attention: npt.NDArray[np.float32]  # [words, K, N]
-    voted: npt.NDArray[np.bool_]  # [words, K]
-
-    def places(self, caption: GroundedCaption, regions: Regions, cells: int = 24) -> list[list[Grounding]]:
-        """For each grounded word the best region of each branch, with its attention and its heat map."""
-        return [
-            [
-                Grounding(
-                    one.text,
-                    geometry.as_box(regions.boxes[int(weights.argmax())]),
-                    float(weights.max()),
-                    one.start,
-                    one.end,
-                    heat=heat_map(weights, regions, cells),
-                )
-                for weights in self.attention[one.start]
-            ]
-            for one in caption.groundings
-        ]
 
 
 class Captioner:
@@ -90,12 +69,21 @@ class Captioner:
     def caption(self, photo: list[Photo]) -> list[GroundedCaption]: ...
 
     def caption(self, photo: Photo | list[Photo]) -> GroundedCaption | list[GroundedCaption]:
-        """The grounded caption of a photograph (path or image) or of its regions; a list of them for a list."""
+        """The grounded caption of a photograph (path or image) or of its regions; a list of them for a list.
+
+        A sentence about what is plainly not in the photograph gives way to a plainer one
+        (:mod:`deixis.models.second_look`); regions alone leave no photograph to look at again.
+        """
         if not isinstance(photo, list):
             return self.caption([photo])[0]
         regions = [self.eyes.look(one) for one in photo]
         names = [str(one) if isinstance(one, str | Path) else "" for one in photo]
-        return list(self.captions(regions, names))
+        second = SecondLook(self.eyes)
+        said = zip(photo, regions, self.looks(regions, names), strict=True)
+        return [
+            caption if isinstance(one, Regions) else second.at(caption, looks, seen, partial(_open, one)).caption
+            for one, seen, (caption, looks) in said
+        ]
 
     def captions(
         self, regions: Sequence[Regions], images: Sequence[str] | None = None, batch: int = 64
@@ -171,7 +159,7 @@ class Captioner:
         if self.style.beam == 1:
             said = greedy(self.decoder, encoded, self.style.rules(), self.style.branches)
         else:
-            said = beam(self.decoder, encoded, self.style.rules(), self.style.beam)
+            said = beam(self.decoder, encoded, self.style.rules(), self.style.beam, self.style.length_power)
         return to_device(said, CPU)
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
@@ -196,6 +184,10 @@ class Captioner:
             return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
 
         return read_model(folder, "captioner", build)
+
+
+def _open(photo: str | Path | Image.Image) -> Image.Image:
+    return photo if isinstance(photo, Image.Image) else load_image(photo)
 
 
 def ground_word(

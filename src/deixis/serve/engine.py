@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +25,13 @@ from PIL import Image
 
 from deixis.cache import nothing_kept
 from deixis.images import load_image
-from deixis.models.captioner import Captioner, Looks
+from deixis.models.captioner import Captioner
 from deixis.models.checked import DOUBT
-from deixis.models.confidence import SURE, Confidence
 from deixis.models.eyes import Eyes
 from deixis.models.heat import heat_map
+from deixis.models.looks import Looks
 from deixis.models.pretrained import FindsPhrases, check_caption
+from deixis.models.telling import Teller
 from deixis.types import GroundedCaption, HeatMap, Json, Regions
 
 Model = Captioner | FindsPhrases
@@ -107,7 +109,7 @@ class Engine:
         self.under_way = 0  # requests that have a place and no answer yet
         self._pace = 0.5  # seconds for one request, the latest weighing most
         self._eyes: dict[tuple[str, int], Eyes] = {}  # models with the same eyes share one backbone
-        self._judges: dict[str, Confidence] = {}  # of the captioners that have been asked
+        self._tellers: dict[str, Teller] = {}  # of the captioners that have been asked
         self._seen: OrderedDict[tuple[str, str, int], Regions] = OrderedDict()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._open = True
@@ -215,11 +217,11 @@ class Engine:
             captioner = self.models[name]
             assert isinstance(captioner, Captioner)
             try:
-                told = list(captioner.looks([regions for _, _, regions in asked]))
-                gains = self._judge(name, captioner).gains([caption for caption, _ in told])
-                for (job, ask, regions), (caption, looks), gain in zip(asked, told, gains, strict=True):
-                    answer = caption_json(replace(caption, model=name), looks, regions, ask.steps)
-                    job.answer.set_result({**answer, "sure": gain >= SURE})
+                photos = [partial(load_image, ask.photo, self.limits.pixels, FORMATS) for _, ask, _ in asked]
+                told = self._teller(name, captioner).tell([regions for _, _, regions in asked], photos)
+                for (job, ask, regions), one in zip(asked, told, strict=True):
+                    answer = caption_json(replace(one.caption, model=name), one.looks, regions, ask.steps)
+                    job.answer.set_result({**one.to_json(), **answer})
             except Exception as error:
                 for job, _, _ in asked:
                     if not job.answer.done():
@@ -256,10 +258,10 @@ class Engine:
     def _shared(self, eyes: Eyes) -> Eyes:
         return self._eyes.setdefault((eyes.name, eyes.grid), eyes)
 
-    def _judge(self, name: str, captioner: Captioner) -> Confidence:
-        if name not in self._judges:
-            self._judges[name] = Confidence(captioner, self._shared(captioner.eyes))
-        return self._judges[name]
+    def _teller(self, name: str, captioner: Captioner) -> Teller:
+        if name not in self._tellers:
+            self._tellers[name] = Teller(captioner, self._shared(captioner.eyes))
+        return self._tellers[name]
 
     def _meant(self, name: str, captions: bool) -> str | None:
         fit = [other for other, model in self.models.items() if isinstance(model, Captioner) == captions]

@@ -91,7 +91,7 @@ async function look() {
       if (asked === state.asked) fill(column, told);
     }));
     if (asked !== state.asked) return;
-    const said = state.columns.filter(c => c.told).map(({told}) => told.caption + (told.sure ? "" : " Not sure."));
+    const said = state.columns.filter(c => c.told).map(({told}) => [told.caption, told.note].filter(Boolean).join(" "));
     say(said.length ? said.join(" · ") : "Type a phrase to look for it.", false);
     await Promise.all(state.phrases.map(find));
   } catch (error) {
@@ -144,7 +144,9 @@ function fill(column, told) {
     node.dataset.at = at;
     return [word.space ? " " : "", node, word.end];
   }));
-  $(".doubt", column.element).hidden = told.sure;
+  const doubt = $(".doubt", column.element);
+  doubt.hidden = !told.note;
+  doubt.textContent = told.note;
   drawBoxes(column);
   $(".downloads", column.element).hidden = false;
   if (told.steps?.length) prepareLooks(column);

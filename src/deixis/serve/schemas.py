@@ -70,10 +70,14 @@ class GroundedSentence(BaseModel):
 class Captioned(GroundedSentence):
     """A caption in which every noun has its place; ``steps`` where they were asked for.
 
-    ``sure`` is false where the sentence would be about as likely if there were nothing to see.
+    ``sure`` is false where the sentence would be about as likely if there were nothing to see, or is about a thing
+    that no classifier sees; ``plain`` where a plain sentence names what a classifier sees instead; ``note`` says either
+    in words, and is empty otherwise.
     """
 
     sure: bool
+    plain: bool
+    note: str
     steps: list[Step] | None = None
 
 

@@ -1,0 +1,38 @@
+"""How wide to search for a sentence: the captioner's validation scores for several beams and powers of the length.
+
+    python experiments/flickr8k-entities/beams.py RUN --data DIR --features STORE
+
+Nothing of the test split is seen; what is chosen here goes into the model's style.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import tyro
+
+from deixis.models.pretrained import load_captioner
+from deixis.training.captioners import Validation
+from deixis.training.run import Material
+from deixis.vision.store import FeatureStore
+
+TRIED = ((1, 0.0), (3, 0.7), (5, 0.0), (5, 0.5), (5, 0.7), (5, 1.0), (8, 0.7), (8, 0.9), (12, 0.7))
+
+
+def main(run: tyro.conf.Positional[Path], data: Path, features: Path) -> None:
+    torch.set_num_threads(1)
+    material = Material.from_folder(data, FeatureStore(features), "train", "val")
+    captioner, validation = load_captioner(str(run), "cpu"), Validation(material)
+    ids = [sample.image_id for sample in material.validation]
+    print(f"{captioner.name}: {len(ids)} validation photographs")
+    for width, power in TRIED:
+        captioner.style = replace(captioner.style, beam=width, length_power=power, place="vote")
+        scores = validation.scores(list(captioner.captions([material.regions[i] for i in ids], ids)))
+        told = ", ".join(f"{name} {scores[name]:.4f}" for name in ("CIDEr", "BLEU-4", "F1_loc"))
+        print(f"beam {width:>2}, length to the power of {power}: {told}", flush=True)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,74 @@
+"""Names of things: which article they take, and which of them mean the same to a detector."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_NOUNS = {  # a category of COCO: nouns of captions that mean it, besides its own name
+    "person": "man woman boy girl child kid baby toddler infant lady guy gentleman people adult teenager teen player "
+    "worker performer dancer singer musician guitarist drummer skateboarder snowboarder skier surfer swimmer diver "
+    "cyclist biker bicyclist motorcyclist rider runner racer jogger hiker climber skater wakeboarder gymnast acrobat "
+    "athlete boxer wrestler fighter golfer batter pitcher catcher goalie referee cheerleader officer policeman soldier "
+    "fireman firefighter fisherman construction-worker chef cook waiter waitress vendor bride groom couple friend "
+    "brother sister mother father mom dad son daughter grandmother grandfather husband wife family crowd spectator "
+    "audience pedestrian tourist student teacher artist photographer cowboy clown male female youngster human someone "
+    "driver kayaker rower sailor bystander passenger model actor actress band team",
+    "dog": "puppy pup greyhound terrier poodle bulldog retriever collie shepherd beagle labrador dalmatian dachshund",
+    "bicycle": "bike mountain-bike tricycle",
+    "motorcycle": "motorbike dirtbike scooter",
+    "car": "vehicle taxi suv van jeep",
+    "boat": "canoe kayak raft ship sailboat rowboat",
+    "cat": "kitten",
+    "bird": "duck goose seagull pigeon parrot swan pelican chicken",
+    "horse": "pony",
+    "cow": "bull calf cattle",
+    "sheep": "lamb goat",
+    "sports ball": "ball football soccerball basketball volleyball baseball",
+    "couch": "sofa",
+    "dining table": "table",
+    "chair": "seat stool",
+    "cell phone": "phone cellphone",
+    "handbag": "purse bag",
+    "backpack": "rucksack",
+    "skis": "ski",
+    "cup": "mug glass",
+    "tennis racket": "racket racquet",
+    "baseball bat": "bat",
+    "baseball glove": "glove mitt",
+    "potted plant": "plant",
+    "tv": "television",
+    "airplane": "plane jet",
+}
+COCO_NOUNS: Mapping[str, str] = {noun: name for name, nouns in _NOUNS.items() for noun in nouns.split()}
+"""Which category of COCO the head noun of a phrase means."""
+
+# By sound, not by letter: an hour and an SUV, but a uniform, a ewe and a one-way street.
+_AN = re.compile(
+    r"[ai]|e(?!u|we)|o(?!ne\b|nce\b)|u(?!ni[^ndm]|s[aeiu]|t[ei]|k|rin)|hour|hono|heir"
+    r"|8|11\b|18\b|[fhlmnrsx]\b|(?:suv|lcd|led|mp3|rv|atm|xbox)\b",
+    re.IGNORECASE,
+)
+_DETERMINED = re.compile(
+    r"(?:an?|the|some|one(?! way)|two|three|four|five|six|seven|eight|nine|ten|many|several|both|his|her|its|their) ",
+    re.IGNORECASE,
+)
+_PLURAL = re.compile(
+    r"(?:people|(?<!speci)(?<!abdo)men|children|feet|teeth|geese|mice|(?<![sui])s|skis|taxis|bikinis)\Z"
+)
+_SINGULAR = frozenset(["lens", "gas", "canvas", "christmas", "atlas", "omen", "ramen"])
+_MASS = re.compile(
+    r"(?:grass|water|snow|sand|dirt|mud|gravel|ice|smoke|fog|steam|sunlight|hair|fur|skin|wood|metal|concrete|hay|foliage"
+    r"|greenery|vegetation|furniture|clothing|jewelry|luggage|baggage|equipment|traffic|machinery|silverware|food|bread"
+    r"|rice|pasta|meat|bacon|cheese|butter|lettuce|broccoli|sauce|ketchup|mustard|frosting|icing|graffiti|writing|text"
+    r"|lettering|lighting|fencing|flooring|siding|trash|garbage|debris|paint|dust)\Z"
+)
+
+
+def with_article(name: str) -> str:
+    """A brown dog, an orange cat; but brown trees and green grass, for plural and mass nouns take no article."""
+    head = name.split()[-1].lower()
+    many = _PLURAL.search(head) is not None and head not in _SINGULAR
+    if many or _MASS.match(head) or _DETERMINED.match(name):
+        return name
+    return f"{'an' if _AN.match(name) else 'a'} {name}"
