@@ -81,8 +81,7 @@ AMC_SMALL = replace(
     paper="AMC on grid cells of the backbone and MiniLM 3 + 3, for two cores; begin with an albef-small (--start)",
     supervision=TAUGHT,
     phases=(Phase(epochs=2, objective="amc", rate=2e-4),),
-    align=0.0,  # 'a dog' finds dogs in many images of a batch
-    captions=0.3,
+    captions=0.5,  # the names of a detector are few: words of captions are not to be forgotten for them
     select="pointing",
 )
 

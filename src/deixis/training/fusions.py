@@ -197,17 +197,20 @@ class Network(nn.Module):
             texts = _either(boxed, batch.targets, batch.captions)
         model = self.model
         encoded, read = model.encode(batch.images), model.read(texts)
-        same = (texts.ids[:, None] == texts.ids[None]).all(-1)  # equal texts are as good as each other
         if phase.objective == "align":
-            return {"align": alignment(pair_scores(model, encoded, texts, read), same)}
+            return {"align": self._aligned(encoded, texts, read)}
         logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
-        terms = self._pairs(batch.images, encoded, texts, read, logits, same, progress)
-        if self.recipe.align:
-            terms["align"] = self.recipe.align * alignment(pair_scores(model, encoded, texts, read), same)
+        terms = self._pairs(batch.images, encoded, texts, read, logits, _same(texts), progress)
+        if self.recipe.align:  # by captions: 'a dog' finds dogs in many images of a batch
+            read = model.read(batch.captions) if boxed.any() else read
+            terms["align"] = self.recipe.align * self._aligned(encoded, batch.captions, read)
         if maps is not None:
             large = enlarged(normalised(maps[boxed]), batch.masks.shape[-1])
             terms |= map_consistency(large, batch.masks[boxed], self.recipe.maps)
         return terms
+
+    def _aligned(self, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
+        return alignment(pair_scores(self.model, encoded, texts, read), _same(texts))
 
     def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
         """Match logits ``[B, 2]`` of the true pairs, and their maps where they are wanted."""
@@ -251,6 +254,11 @@ class Network(nn.Module):
 
     def _special(self) -> tuple[list[int], int]:
         return [self.pieces.id(name) for name in ("[PAD]", "[CLS]", "[SEP]")], self.pieces.id("[MASK]")
+
+
+def _same(texts: Texts) -> Tensor:
+    """Pairs of equal texts ``[B, B]``, which are as good as each other."""
+    return (texts.ids[:, None] == texts.ids[None]).all(-1)
 
 
 def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
