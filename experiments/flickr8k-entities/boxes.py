@@ -3,16 +3,19 @@
     python experiments/flickr8k-entities/boxes.py DATA STORE RUN [PROPOSALS]
 
 STORE holds the grids that RUN looks at, and a detector's boxes. PROPOSALS is a store with other boxes of the same
-photographs, whose scores are no detector's. Prints the best of the grid, the same rules with votes and with near
-duplicates merged, the published rule, and the rule of the package.
+photographs, whose scores are no detector's. Prints the best of the grid, the rule of the package, the published rule,
+and the package's with votes and with near duplicates merged.
+
+The validation boxes have no phrases of several things. For these the truth is the box around all that a detector finds
+of what they name (detections-coco80.json.gz of the data).
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -21,6 +24,9 @@ import torch
 
 from deixis import boxes as geometry
 from deixis.data import load
+from deixis.data.triplets import caption_triplets, read_detections
+from deixis.language.number import several
+from deixis.language.parse import parse
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, overlaps, rank_boxes
 from deixis.metrics.references import phrase_references
 from deixis.models.heat import DETECTED, PROPOSED, BoxRule
@@ -45,16 +51,30 @@ class Photograph:
         return rule.worth(self.maps, self.regions)
 
 
-def read(data: Path, store: FeatureStore, run: Path, proposals: FeatureStore) -> list[Photograph]:
-    """The validation photographs that have phrases with boxes."""
-    pointer, asked = Pointer.from_pretrained(run), defaultdict(list)
-    for reference in phrase_references(load(data, "val")):
+def look(references: Sequence[PhraseReference], store: FeatureStore, pointer: Pointer) -> list[Photograph]:
+    """The photographs of the phrases, with the boxes of the store."""
+    asked = defaultdict(list)
+    for reference in references:
         asked[reference.image].append(reference)
     found = []
     for image, phrases in asked.items():
         heats = [one.heat for one in pointer.ground(store[image], [each.phrase for each in phrases], box="threshold")]
-        maps = np.stack([heat.grid for heat in heats if heat is not None])
-        found.append(Photograph(phrases, maps, proposals[image]))
+        found.append(Photograph(phrases, np.stack([heat.grid for heat in heats if heat is not None]), store[image]))
+    return found
+
+
+def of_several(data: Path) -> list[PhraseReference]:
+    """Phrases of several things that a detector finds at least two of."""
+    things, found = read_detections(data / "detections-coco80.json.gz", 0.4), []
+    for sample in load(data, "val").samples:
+        parses = parse([caption.text for caption in sample.captions], quiet=True)
+        boxes = defaultdict(list)
+        for triplet in caption_triplets(sample, parses, things.get(sample.image_id, ())):
+            boxes[triplet.text].append(triplet.box)
+        for text, grammar in zip(boxes, parse(list(boxes), quiet=True), strict=True):
+            if several(grammar) and len(boxes[text]) > 1:
+                name = f"{sample.image_id} {text}"
+                found.append(PhraseReference(name, sample.image_id, text, np.array(boxes[text]), sample.image_size()))
     return found
 
 
@@ -122,15 +142,18 @@ def near(one: BoxRule, other: BoxRule) -> bool:
 
 
 def main(data: Path, store: Path, run: Path, proposals: Path | None) -> None:
-    """One table for a detector's boxes, one for other proposals."""
+    """Two tables, of one thing and of several, for a detector's boxes, and two for other proposals."""
     torch.set_num_threads(1)
-    grids = FeatureStore(store)
-    photographs = read(data, grids, run, grids)
-    print(f"{run.name}: {sum(len(one.phrases) for one in photographs)} phrases of validation photographs")
-    compare(photographs, DETECTED, TRUSTS)
-    if proposals is not None:
-        print("other proposals, without their scores")
-        compare(read(data, grids, run, FeatureStore(proposals)), PROPOSED, (0.0,))
+    pointer, grids = Pointer.from_pretrained(run), FeatureStore(store)
+    for kind, references in (("one thing", phrase_references(load(data, "val"))), ("several things", of_several(data))):
+        photographs = look(references, grids, pointer)
+        many = kind == "several things"
+        print(f"{run.name}: {len(references)} validation phrases of {kind}, boxes of a detector")
+        compare(photographs, DETECTED[many], TRUSTS)
+        if proposals is not None:
+            print("the same, other proposals without their scores")
+            others = FeatureStore(proposals)
+            compare([replace(one, regions=others[one.phrases[0].image]) for one in photographs], PROPOSED[many], (0.0,))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from deixis import boxes as geometry
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
 from deixis.images import load_image
-from deixis.language.parse import parse_words
+from deixis.language.number import several
+from deixis.language.parse import parse, parse_words
 from deixis.language.tokenise import tokens
 from deixis.language.wordpiece import WordPieces
 from deixis.metrics.phrases import peak, rank_boxes
@@ -76,9 +77,9 @@ class Pointer:
 
         The point is the heat map's maximum, as AMC's evaluation has it; the score is the chance that the phrase is
         there (:attr:`presence`), or the probability that phrase and photograph match. ``box`` (:attr:`place` where it
-        is not given) is the proposal with the most heat by our rule ("heat", :class:`~deixis.models.heat.BoxRule`) or
-        for the root of its area, as published ("alpha"); or the box around what is at least half as hot as the maximum
-        ("threshold", and wherever there are no proposals).
+        is not given) is the proposal with the most heat by our rules ("heat": one for phrases that mean one thing, one
+        for those that mean several, :mod:`deixis.models.heat`) or for the root of its area, as published ("alpha"); or
+        the box around what is at least half as hot as the maximum ("threshold", and where there are no proposals).
         """
         spans = self._spans(wanted) if phrases is None else phrases
         if not spans:
@@ -213,8 +214,9 @@ class Pointer:
             if place == "alpha":
                 chosen = [rank_boxes(heat, regions.boxes)[0] for heat in heats]
             else:
-                rule = DETECTED if self.eyes is not None and self.eyes.detector else PROPOSED
-                chosen = list(rule.choose(maps, regions))
+                one, more = DETECTED if self.eyes is not None and self.eyes.detector else PROPOSED
+                many = [several(grammar) for grammar in parse([phrase.text for phrase in phrases], quiet=True)]
+                chosen = list(np.where(many, more.choose(maps, regions), one.choose(maps, regions)))
             boxes = [geometry.as_box(regions.boxes[number]) for number in chosen]
         return [
             Grounding(phrase.text, box, score, phrase.start, phrase.end, point=peak(heat), heat=heat)

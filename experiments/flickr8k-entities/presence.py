@@ -1,0 +1,83 @@
+"""What tells best whether a phrase or a caption belongs to a photograph: the match head, the pair score, or their sum.
+
+    python experiments/flickr8k-entities/presence.py DATA STORE RUN [keep]
+
+Validation photographs, no boxes. With ``keep`` the curves that make chances of the pair score go into RUN.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from deixis.data import load
+from deixis.models.calibration import auc
+from deixis.models.checked import DOUBT
+from deixis.models.eyes import Photo
+from deixis.models.pointer import Pointer, Presence
+from deixis.training.presence import Evidence, Told, evidence
+from deixis.vision.store import FeatureStore
+
+
+def match_odds(pointer: Pointer) -> Evidence:
+    """Log-odds of the match head, as evidence."""
+
+    @torch.no_grad()
+    def find(photo: Photo, texts: Sequence[str]) -> list[float]:
+        network = pointer.network
+        encoded, read = network.encode(pointer.see(photo)[0]), pointer.texts(texts)
+        logits = network.score(network.fuse(network.read(read), read, encoded))
+        return (logits[:, 1] - logits[:, 0]).tolist()
+
+    return find
+
+
+def both(one: Told, other: Told) -> Told:
+    """The sum of two kinds of evidence, each in units of its own deviation."""
+    a, b = (1 / np.std([*told.present, *told.absent]) for told in (one, other))
+    return Told(
+        [a * x + b * y for x, y in zip(one.present, other.present, strict=True)],
+        [a * x + b * y for x, y in zip(one.absent, other.absent, strict=True)],
+    )
+
+
+def tell(name: str, told: Told) -> None:
+    """AUC, and what a chance of one half would be right about, for the curve of these very texts."""
+    curve = told.curve()
+    there = np.mean([curve(x) >= DOUBT for x in told.present])
+    gone = np.mean([curve(x) < DOUBT for x in told.absent])
+    print(
+        f"{name:22} AUC {auc(told.present, told.absent):.3f}; with its curve {there:.1%} of {len(told.present)} texts "
+        f"of the photograph found, {gone:.1%} of {len(told.absent)} others not",
+        flush=True,
+    )
+
+
+def main(data: Path, store: FeatureStore, run: Path, keep: bool) -> None:
+    """Three lines for phrases, three for captions."""
+    torch.set_num_threads(1)
+    pointer = Pointer.from_pretrained(run)
+    samples = load(data, "val").samples
+    pairs = evidence(samples, store.__getitem__, pointer.evidence)
+    matches = evidence(samples, store.__getitem__, match_odds(pointer))
+    for kind, pair, match in zip(("phrases", "captions"), pairs, matches, strict=True):
+        tell(f"{kind}, match", match)
+        half = [np.mean([x >= 0 for x in match.present]), np.mean([x < 0 for x in match.absent])]
+        print(f"{'':22} as it is: {half[0]:.1%} found, {half[1]:.1%} not")
+        tell(f"{kind}, pair score", pair)
+        tell(f"{kind}, sum", both(match, pair))
+    presence = Presence(*(told.curve() for told in pairs))
+    print(presence)
+    if keep:
+        pointer.presence = presence
+        pointer.save_pretrained(run)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (4, 5) or sys.argv[4:] not in ([], ["keep"]):
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), FeatureStore(Path(sys.argv[2])), Path(sys.argv[3]), len(sys.argv) == 5)
