@@ -1,14 +1,17 @@
 """How well a captioner's confidence tells photographs from what is none, and good captions from bad ones.
 
-    python experiments/flickr8k-entities/confidence.py RUN STORE > experiments/flickr8k-entities/confidence.txt
+    python experiments/flickr8k-entities/confidence.py RUN STORE DATA > experiments/flickr8k-entities/confidence.txt
 
-RUN is an evaluated captioner (its eval-val folder is read), STORE the features of its validation photographs.
+RUN is an evaluated captioner (its eval-val folder is read), STORE the features of its validation photographs, DATA the
+data set. The second look is told too: how often a classifier is certain of a whole photograph and right about it, and
+what becomes of the captions.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +19,12 @@ import torch
 from PIL import Image, ImageDraw
 from skimage import data as photographs
 
+from deixis.data import Sample, load
 from deixis.metrics.score import load_scores
-from deixis.models.confidence import SURE, Confidence
+from deixis.models import second_look
+from deixis.models.confidence import SURE
 from deixis.models.pretrained import load_captioner
+from deixis.models.telling import Teller
 from deixis.vision.store import FeatureStore
 
 CODE = ("def", "return self", "window", "open file", "error", "the quick brown fox", "lorem ipsum", "x = 1", "print")
@@ -26,11 +32,12 @@ REAL = ("astronaut", "chelsea", "coffee", "camera", "rocket")  # everyday photog
 OTHER = ("coins", "page", "clock", "text", "moon", "hubble_deep_field", "brick", "grass", "gravel", "cell")
 
 
-def main(run: Path, store: FeatureStore) -> None:
+def main(run: Path, store: FeatureStore, data: Path) -> None:
     """Print the table."""
     torch.set_num_threads(1)
-    captioner = load_captioner(run)
-    judge = Confidence(captioner)
+    captioner = load_captioner(run, "cpu")
+    teller = Teller(captioner)
+    judge = teller.confidence
     scores, _ = load_scores(run / "eval-val" / "scores.json")
     cider = dict(zip(scores["CIDEr"].ids, scores["CIDEr"].items, strict=True))
     captions = list(captioner.captions([store[name] for name in cider], list(cider), batch=32))
@@ -42,12 +49,30 @@ def main(run: Path, store: FeatureStore) -> None:
     print(f"of the others {quality[gains >= SURE].mean():.3f}")
     for name, values in (("gain", gains), ("log-probability", likely)):
         print(f"rank correlation with CIDEr: {name} {rank_correlation(values, quality):.2f}")
+    look_twice(teller, store, {sample.image_id: sample for sample in load(data, "val").samples})
     for kind, images in (("made", made()), ("not everyday", ready(OTHER)), ("photographs", ready(REAL))):
-        found = captioner.caption(list(images.values()))
-        for name, caption, gain in zip(images, found, judge.gains(found), strict=True):
-            chance = (caption.logprob or 0.0) / (len(caption.words) + 1)
-            verdict = "sure" if gain >= SURE else "not sure"
-            print(f"{kind:13} {name:18} gain {gain:5.2f}  log-prob {chance:5.2f}  {verdict:8} {caption.caption}")
+        regions = [captioner.eyes.look(image) for image in images.values()]
+        own = list(captioner.captions(regions))
+        told = teller.tell(regions, [image.copy for image in images.values()])
+        for name, spoken, gain, one in zip(images, own, judge.gains(own), told, strict=True):
+            verdict = "sure" if one.sure else "not sure"
+            changed = f" (own: {spoken.caption})" if one.plain else ""
+            print(f"{kind:13} {name:18} gain {gain:5.2f}  {verdict:8} {one.caption.caption}{changed}")
+
+
+def look_twice(teller: Teller, store: FeatureStore, samples: Mapping[str, Sample]) -> None:
+    """How often the classifier is certain of a validation photograph, how often a caption of it says the same."""
+    named = []  # how likely the likeliest name is, and whether a true caption has it
+    for sample in samples.values():
+        whole = teller.second_look.whole(sample.open())
+        noun = max(whole, key=lambda one: whole[one])
+        named.append((whole[noun], any(noun.split()[0] in caption.text.lower() for caption in sample.captions)))
+    for low, high in ((second_look.SURE, 1.01), (second_look.CERTAIN, second_look.SURE)):
+        some = [right for likely, right in named if low <= likely < high]
+        print(f"names with a probability from {low:g}: {len(some)}, and {sum(some)} of them stand in a true caption")
+    told = teller.tell([store[name] for name in samples], [sample.open for sample in samples.values()])
+    doubted = [one for one in told if one.doubted]
+    print(f"captions doubted: {len(doubted)}, of them named plainly: {sum(one.plain for one in doubted)}")
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -116,6 +141,6 @@ def figure() -> Image.Image:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]), FeatureStore(Path(sys.argv[2])))
+    main(Path(sys.argv[1]), FeatureStore(Path(sys.argv[2])), Path(sys.argv[3]))

@@ -72,7 +72,7 @@ def look(classifier: Classifier, caption: str, seen: Regions, detector: bool = T
 def test_what_the_detector_sees_is_not_asked_about_again() -> None:
     classifier = Classifier({"espresso": 0.9})
     found = look(classifier, "a dog runs", regions(dog=0.06))
-    assert (found.caption, found.doubted, found.plain) == (said("a dog runs"), "", False)
+    assert (found.caption, found.doubted, found.plain) == (said("a dog runs"), "", 0)
     assert found.looks is LOOKS
     assert classifier.asked == 0
 
@@ -85,12 +85,12 @@ def test_what_the_classifier_sees_is_believed_too_by_all_its_classes_together() 
 
 def test_where_nobody_is_certain_of_anything_else_the_sentence_stays_and_is_doubted() -> None:
     found = look(Classifier({"espresso": 0.49}), "a puppy runs", regions())
-    assert (found.caption, found.doubted, found.plain) == (said("a puppy runs"), "puppy", False)
+    assert (found.caption, found.doubted, found.plain) == (said("a puppy runs"), "puppy", 0)
 
 
 def test_a_plain_sentence_names_what_is_certain_and_where_it_is() -> None:
     found = look(Classifier({"espresso": 0.9}), "a dog runs", regions(dining_table=0.6, cup=0.04))
-    assert found.plain
+    assert found.plain == pytest.approx(0.9)
     assert found.doubted == "dog"
     assert found.caption.caption == "A cup of coffee on a table."
     assert found.caption.logprob is None
@@ -151,6 +151,7 @@ def test_the_subject_is_the_noun_that_a_sentence_begins_with(words: str, subject
     [
         (["cat"], True, "a close-up of a cat"),
         (["cat"], False, "a cat"),
+        (["web site"], True, "a web site"),
         (["umbrella", "person"], True, "an umbrella and a person"),
         (["sunglasses"], False, "sunglasses"),
         (["cup of coffee", "table", "laptop"], False, "a cup of coffee and a laptop on a table"),

@@ -389,6 +389,16 @@ def test_other_protocols_and_single_seeds_are_shown_but_not_compared(tmp_path: P
     assert a["seeds"] == [0]
 
 
+def test_a_table_may_stand_on_a_page_elsewhere_and_shows_its_chart_there(tmp_path: Path) -> None:
+    experiment = described(tmp_path / "toy", SMALL.replace("[[tables]]", '[[tables]]\ntext = "../pages/results.md"'))
+    keep_by_hand(experiment, Run(experiment.rows["a"], 0), {"CIDEr": [0.0, 0.2]})
+    (tmp_path / "pages").mkdir()
+    write_report(experiment, resamples=100)
+    (name,) = [table.name for table in experiment.tables]
+    assert f"](../toy/{name}.png)" in (tmp_path / "pages" / "results.md").read_text()
+    assert (experiment.folder / f"{name}.png").exists()
+
+
 def test_tables_stand_between_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table a -->\nold\n<!-- end of table a -->\nafter\n")

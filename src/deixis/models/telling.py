@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from deixis.models import second_look
 from deixis.models.captioner import Captioner
 from deixis.models.confidence import SURE, Confidence
 from deixis.models.eyes import Eyes
 from deixis.models.looks import Looks
-from deixis.models.second_look import SecondLook
 from deixis.types import GroundedCaption, Json, Regions
 
 
@@ -29,7 +29,8 @@ class Told:
     def note(self) -> str:
         """How far to trust the caption, where that needs a word."""
         if self.plain:
-            return f"Named plainly: the model's own sentence is about a {self.doubted}, and no classifier sees one."
+            named = "Named plainly" if self.sure else "Not sure, and named plainly"
+            return f"{named}: the model's own sentence is about a {self.doubted}, and no classifier sees one."
         if self.doubted:
             return f"Not sure: it speaks of a {self.doubted}, and no classifier sees one."
         return "" if self.sure else "Not sure: it might say the same if there were nothing to see."
@@ -45,7 +46,7 @@ class Teller:
     def __init__(self, captioner: Captioner, eyes: Eyes | None = None) -> None:
         self.captioner = captioner
         self.confidence = Confidence(captioner, eyes)
-        self.second_look = SecondLook(eyes or captioner.eyes)
+        self.second_look = second_look.SecondLook(eyes or captioner.eyes)
 
     def tell(
         self,
@@ -59,6 +60,6 @@ class Teller:
         told = []
         for (caption, looks), gain, seen, photo in zip(said, gains, regions, photos, strict=True):
             again = self.second_look.at(caption, looks, seen, photo)
-            sure = again.plain or (gain >= SURE and not again.doubted)
-            told.append(Told(again.caption, again.looks, sure, again.plain, again.doubted))
+            sure = again.plain >= second_look.SURE if again.plain else gain >= SURE and not again.doubted
+            told.append(Told(again.caption, again.looks, sure, bool(again.plain), again.doubted))
         return told

