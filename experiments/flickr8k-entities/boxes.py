@@ -16,6 +16,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
@@ -30,12 +31,14 @@ from deixis.language.parse import parse
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, overlaps, rank_boxes
 from deixis.metrics.references import phrase_references
 from deixis.models.heat import DETECTED, PROPOSED, BoxRule
+from deixis.models.phrases import named_chances
 from deixis.models.pointer import Pointer
 from deixis.models.voting import votes
 from deixis.types import HeatMap, Regions
 from deixis.vision.store import FeatureStore
 
 FLOORS, AREAS, TRUSTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6), (0.2, 0.3, 0.4, 0.5, 0.6, 0.7), (0.0, 0.1, 0.2, 0.3, 0.4)
+NAMES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,12 @@ class Photograph:
 
     def worth(self, rule: BoxRule) -> np.ndarray:
         """What the rule makes of each box ``[P, N]``."""
-        return rule.worth(self.maps, self.regions)
+        return rule.worth(self.maps, self.regions, self.named)
+
+    @cached_property
+    def named(self) -> np.ndarray:
+        """How likely each box is what each phrase names ``[P, N]``."""
+        return named_chances(parse([one.phrase for one in self.phrases], quiet=True), self.regions.labels)
 
 
 def look(references: Sequence[PhraseReference], store: FeatureStore, pointer: Pointer) -> list[Photograph]:
@@ -116,10 +124,10 @@ def compare(photographs: list[Photograph], ours: BoxRule, trusts: tuple[float, .
     """Print the table of one kind of proposals."""
 
     def tell(name: str, found: tuple[float, float]) -> None:
-        print(f"{name:42} accuracy {100 * found[0]:.1f}  mean IoU {100 * found[1]:.1f}", flush=True)
+        print(f"{name:46} accuracy {100 * found[0]:.1f}  mean IoU {100 * found[1]:.1f}", flush=True)
 
-    chosen = f"floor {ours.floor} area^{ours.area} score^{ours.trust}"
-    grid = [BoxRule(*values) for values in product(FLOORS, AREAS, trusts)]
+    chosen = f"floor {ours.floor} area^{ours.area} score^{ours.trust} name^{ours.name}"
+    grid = [BoxRule(*values, ours.name) for values in product(FLOORS, AREAS, trusts)]
     found = {rule: scores(photographs, (by_rule(one, rule) for one in photographs)) for rule in grid}
     for trust in trusts:
         best = max((rule for rule in grid if rule.trust == trust), key=lambda rule: found[rule])
@@ -127,7 +135,11 @@ def compare(photographs: list[Photograph], ours: BoxRule, trusts: tuple[float, .
     around = [rule for rule in grid if near(rule, ours)]
     low, high = (100 * pick(found[rule][0] for rule in around) for pick in (min, max))
     tell(f"ours: {chosen}", found[ours])
-    print(f"{f'its {len(around)} neighbours in the grid':42} accuracy {low:.1f} to {high:.1f}")
+    print(f"{f'its {len(around)} neighbours in the grid':46} accuracy {low:.1f} to {high:.1f}")
+    if ours.name:
+        for name in NAMES:
+            other = replace(ours, name=name)
+            tell(f"ours, name^{name}", scores(photographs, (by_rule(one, other) for one in photographs)))
     tell("AMC's rule", scores(photographs, map(published, photographs)))
     for sharp in (1, 2, 4, 8):
         tell(f"ours, votes by worth^{sharp}", scores(photographs, (by_votes(one, ours, sharp) for one in photographs)))

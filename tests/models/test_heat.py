@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from deixis.models.heat import DETECTED, PROPOSED, BoxRule, heat_inside
+from deixis.models.heat import DETECTED, LEAST, PROPOSED, BoxRule, heat_inside
 from deixis.types import Regions
 
 
@@ -57,6 +59,17 @@ def test_a_score_tells_only_where_it_is_trusted() -> None:
     assert trusting.choose(MAP[None], boxes) == [1]
     assert BoxRule(floor=0.0, area=0.5, trust=0.0).choose(MAP[None], boxes) == [2]
     assert trusting.choose(MAP[None], regions(WHOLE, HOT, PAIR)) == [2]
+
+
+def test_a_name_tells_where_heat_cannot() -> None:
+    boxes, rule = regions(HOT, (30, 0, 40, 20), PAIR), BoxRule(floor=0.0, area=0.5, trust=0.0, name=0.5)
+    even = np.ones_like(MAP)
+    named = np.array([[0.04, 0.25, 0.0], [1.0, 1.0, 1.0]])
+    worth = rule.worth(np.stack([even + MAP, even + MAP]), boxes, named)
+    plain = replace(rule, name=0.0).worth(np.stack([even + MAP, even + MAP]), boxes, named)
+    np.testing.assert_allclose(worth[0] / plain[0], [0.2, 0.5, LEAST**0.5])
+    np.testing.assert_allclose(worth[1], plain[1])
+    assert rule.choose(MAP[None], boxes) == replace(rule, name=0.0).choose(MAP[None], boxes)
 
 
 @pytest.mark.parametrize("rule", [*DETECTED, *PROPOSED])

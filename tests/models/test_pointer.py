@@ -14,14 +14,16 @@ from PIL import Image
 
 from deixis.errors import DeixisError
 from deixis.evaluation import set_place
+from deixis.language.parse import parse
 from deixis.language.wordpiece import WordPieces
 from deixis.metrics.phrases import peak, rank_boxes
 from deixis.models.calibration import Calibration
 from deixis.models.fusion import Fusion, FusionConfig, pair_scores
 from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
 from deixis.models.heat import DETECTED, PROPOSED, BoxRule
+from deixis.models.phrases import named_chances
 from deixis.models.pointer import Pointer, Presence, pad_texts, threshold_box
-from deixis.types import HeatMap, HeatPlace, Phrase, Regions
+from deixis.types import HeatMap, HeatPlace, Labels, Phrase, Regions
 from deixis.vision.extractor import named_extractor
 
 PIECES = WordPieces.build(["a man riding a red bike near the dog"], 1)
@@ -84,11 +86,13 @@ SEVERAL = [False, False, False, True, True, False]
 
 
 def scored(pointer: Pointer, supervision: str) -> Regions:
-    """The photograph's regions with random scores; the pointer is told how its proposer was trained."""
+    """The photograph's regions with random scores and names; the pointer is told how its proposer was trained."""
     assert pointer.eyes is not None
     regions = pointer.eyes.look(photo())
     pointer.eyes.description["proposals"]["supervision"] = supervision
-    return replace(regions, scores=np.random.default_rng(3).random(len(regions)) ** 4)
+    dice = np.random.default_rng(3)
+    labels = Labels(dice.integers(0, 3, (len(regions), 1)), dice.random((len(regions), 1)), ("dog", "person", "tree"))
+    return replace(regions, scores=dice.random(len(regions)) ** 4, labels=labels)
 
 
 @pytest.mark.parametrize(("supervision", "rules"), [("none", PROPOSED), ("boxes", DETECTED)])
@@ -97,11 +101,22 @@ def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rules: 
     regions = scored(pointer, supervision)
     found = pointer.ground(regions, PHRASES)
     maps = np.stack([one.heat.grid for one in found if one.heat is not None])
-    expected = [rules[many].choose(heat[None], regions)[0] for many, heat in zip(SEVERAL, maps, strict=True)]
+    assert regions.labels is not None
+    named = named_chances(parse(PHRASES, quiet=True), regions.labels)
+    expected = [rules[many].choose(maps, regions, named)[i] for i, many in enumerate(SEVERAL)]
     assert [one.box for one in found] == [tuple(regions.boxes[number]) for number in expected]
     if supervision == "boxes":  # the photograph is noise, but the rules differ about it
         for rule in (*DETECTED, *PROPOSED):
-            assert expected != list(rule.choose(maps, regions))
+            assert expected != list(rule.choose(maps, regions, named))
+        alone = [rules[many].choose(maps, regions)[i] for i, many in enumerate(SEVERAL)]
+        assert expected != alone
+
+
+def test_chances_of_names_by_hand() -> None:
+    labels = Labels(np.array([[0, 2], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]), ("dog", "person", "tree"))
+    texts = ["a brown puppy", "the dog", "a tree near a dog", "a group of men", "the sky", ""]
+    found = named_chances(parse(texts, quiet=True), labels)
+    np.testing.assert_allclose(found, [[0.7, 0.3], [0.7, 0.3], [0.2, 0], [0, 0.6], [1, 1], [1, 1]])
 
 
 def test_other_rules_for_the_box_can_be_asked_for() -> None:

@@ -49,30 +49,33 @@ def hottest(heat: HeatMap) -> Point:
 
 @dataclass(frozen=True)
 class BoxRule:
-    """Which region a heat map means: the one with the most heat above a floor, for its area and by its score."""
+    """Which region a heat map means: the one with the most heat above a floor, for its area, by its score and name."""
 
     floor: float  # from 0, the map's least value, to 1, its greatest; what is colder counts as nought
     area: float  # the power of the area that heat is divided by: 0 likes the whole image, 1 the hottest cell
     trust: float  # the power of the region's own score; 0: it says nothing
+    name: float = 0.0  # the power of the chance that the region is what the phrase names
 
-    def choose(self, maps: Floats, regions: Regions) -> npt.NDArray[np.intp]:
+    def choose(self, maps: Floats, regions: Regions, named: Floats | None = None) -> npt.NDArray[np.intp]:
         """For each map ``[P, H, W]`` the number of its region ``[P]``; there must be one."""
-        return self.worth(maps, regions).argmax(1)
+        return self.worth(maps, regions, named).argmax(1)
 
-    def worth(self, maps: Floats, regions: Regions) -> Floats:
-        """What each region is worth to each map ``[P, N]``."""
+    def worth(self, maps: Floats, regions: Regions, named: Floats | None = None) -> Floats:
+        """What each region is worth to each map ``[P, N]``; ``named [P, N]`` are chances (:func:`named_chances`)."""
         low, high = maps.min((1, 2), keepdims=True), maps.max((1, 2), keepdims=True)
         inside = heat_inside(np.maximum(maps - low - self.floor * (high - low), 0), regions)
         worth = inside / np.maximum(geometry.area(regions.boxes), 1) ** self.area  # a region has one pixel at least
         if self.trust and regions.scores is not None:
             worth = worth * np.maximum(regions.scores, LEAST) ** self.trust
+        if self.name and named is not None:
+            worth = worth * np.maximum(named, LEAST) ** self.name
         return worth
 
 
 LEAST = 0.001
-"""The least score that counts, so that no score takes a region out."""
+"""The least score or chance that counts, so that none takes a region out."""
 
-DETECTED = BoxRule(floor=0.2, area=0.6, trust=0.3), BoxRule(floor=0.0, area=0.3, trust=0.1)
+DETECTED = BoxRule(floor=0.2, area=0.6, trust=0.3, name=0.4), BoxRule(floor=0.0, area=0.3, trust=0.1)
 """For boxes of a detector, whose score tells how likely a box is a whole thing: of one thing, and of several.
 
 A box around several things is larger, and the detector has no name for it.

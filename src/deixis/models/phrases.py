@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from deixis.errors import DeixisError
+from deixis.language.names import COCO_NOUNS
 from deixis.language.parse import Parse
 from deixis.language.relations import Relation, relations
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.vectors import WIDTH, Vectors, text_vectors
-from deixis.types import Phrase, Regions
+from deixis.types import Labels, Phrase, Regions
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,23 @@ def name_vectors(regions: Sequence[Regions], top: int = 0) -> Tensor:
         weight /= np.maximum(weight.sum(1, keepdims=True), 1e-9)
         out[i, : len(r)] = np.einsum("nk,nke->ne", weight, _table(r.labels.names)[r.labels.ids[:, kept]])
     return torch.from_numpy(out)
+
+
+def named_chances(grammars: Sequence[Parse], labels: Labels) -> npt.NDArray[np.float64]:
+    """How likely each region is what a phrase names ``[P, N]``, by the classes that a detector gives it.
+
+    The head noun of a phrase is a class, or means one of COCO's (a puppy is a dog). A phrase that names no class is
+    all ones: nothing is known against any region.
+    """
+    numbers = {name: number for number, name in enumerate(labels.names)}
+    out = np.ones((len(grammars), len(labels)))
+    for row, grammar in zip(out, grammars, strict=True):
+        head = grammar.head(0, len(grammar))
+        noun = "" if head is None else grammar.lemmas[head]
+        number = numbers.get(COCO_NOUNS.get(noun, noun)) if noun else None
+        if number is not None:
+            row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1)
+    return out
 
 
 @lru_cache(maxsize=8)

@@ -28,6 +28,7 @@ from deixis.models.folder import read_model, write_model
 from deixis.models.fusion import Fusion, FusionConfig, Texts, explained, pair_scores
 from deixis.models.fusion.images import square_grid, square_pixels, standardised
 from deixis.models.heat import DETECTED, PROPOSED
+from deixis.models.phrases import named_chances
 from deixis.types import Box, GroundedCaption, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions
 
 
@@ -215,8 +216,10 @@ class Pointer:
                 chosen = [rank_boxes(heat, regions.boxes)[0] for heat in heats]
             else:
                 one, more = DETECTED if self.eyes is not None and self.eyes.detector else PROPOSED
-                many = [several(grammar) for grammar in parse([phrase.text for phrase in phrases], quiet=True)]
-                chosen = list(np.where(many, more.choose(maps, regions), one.choose(maps, regions)))
+                grammars = parse([phrase.text for phrase in phrases], quiet=True)
+                named = None if regions.labels is None else named_chances(grammars, regions.labels)
+                many = [several(grammar) for grammar in grammars]
+                chosen = list(np.where(many, more.choose(maps, regions, named), one.choose(maps, regions, named)))
             boxes = [geometry.as_box(regions.boxes[number]) for number in chosen]
         return [
             Grounding(phrase.text, box, score, phrase.start, phrase.end, point=peak(heat), heat=heat)
