@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +63,8 @@ def caption(
     Args:
         photos: photographs, and folders of them, looked through with their subfolders.
         model: a name of the package, or the folder of a captioner (see deixis models).
-        finder: a model that finds phrases, by name or folder; the nouns of the sentence get their boxes from it.
+        finder: a model that finds phrases, by name or folder; the nouns of the sentence get their boxes from it. If not
+            given, the captioner of the package has that of the package, and others have none; "none": none.
         draw: write the photograph with its boxes and its sentence (.png, .jpg, .svg); of several photographs the
             folder for their pictures.
         branches: write where each branch of the captioner looked for each noun (.png, .svg), of one photograph.
@@ -89,17 +90,12 @@ def caption(
     with talk.status("loading torch"), clock.measure("import"):
         import torch
 
-        from deixis.models.pretrained import load_captioner, load_finder
-        from deixis.models.regrounding import reground, together, understands
-        from deixis.models.telling import Teller
+        from deixis.models.telling import load_teller
     if threads:
         torch.set_num_threads(threads)
     with talk.status("loading the model"), clock.measure("load"):
-        captioner = load_captioner(model, device)
-        teller = Teller(captioner)
-        helper = None if finder is None else load_finder(finder, device)
-    name = captioner.name if helper is None else together(captioner.name, helper)
-    with nullcontext() if out is None else CaptionsFile(out, name) as file:
+        teller = load_teller(model, finder, device)
+    with nullcontext() if out is None else CaptionsFile(out, teller.name) as file:
         left = [path for path in wanted if file is None or str(path) not in file.done]
         done = Done(before=len(wanted) - len(left))
         if done.before:
@@ -112,12 +108,6 @@ def caption(
                 told = teller.tell(regions, [partial(load_image, name) for name in names], names)
             if branches is not None:
                 draw_looks(told[0], regions[0], branches)
-            if helper is not None:
-                with clock.measure("places"):
-                    told = [
-                        replace(one, caption=reground(helper, seen if understands(helper, seen) else name, one.caption))
-                        for one, seen, name in zip(told, regions, names, strict=True)
-                    ]
             for one in told:
                 if draw is not None:
                     save_picture(one.caption, pictures[one.caption.image])
@@ -131,7 +121,7 @@ def caption(
                 done.unsure += not one.sure
                 del waiting[0]  # only now: a user who stops in between loses nothing
 
-        outcomes = clock.each("regions", look(captioner, left, _processes(processes, len(left))))
+        outcomes = clock.each("regions", look(teller.captioner, left, _processes(processes, len(left))))
         if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
             outcomes = watched(outcomes, len(left), talk)  # else what is said shows how far it is
         try:
@@ -173,7 +163,8 @@ def look(captioner: Captioner, photographs: Sequence[Path], processes: int) -> I
         for job in jobs:
             yield outcome_of(captioner.eyes.extractor, job)
         return
-    with Workers(partial(_extractor, captioner.eyes.description, str(captioner.eyes.device)), processes) as workers:
+    eyes = captioner.eyes
+    with Workers(partial(_extractor, eyes.description, eyes.grid, str(eyes.device)), processes) as workers:
         outcomes = workers.run(jobs)
         early: dict[str, Outcome] = {}
         for job in jobs:
@@ -183,11 +174,11 @@ def look(captioner: Captioner, photographs: Sequence[Path], processes: int) -> I
             yield early.pop(job.image_id)
 
 
-def _extractor(description: Json, device: str) -> Extractor:
+def _extractor(description: Json, grid: int, device: str) -> Extractor:
     from deixis.device import choose  # runs in the worker
     from deixis.vision.extractor import extractor_from
 
-    return extractor_from(description).to(choose(device))
+    return extractor_from(description, grid).to(choose(device))
 
 
 def _processes(asked: int | None, photographs: int) -> int:

@@ -44,16 +44,15 @@ def demo(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     photos = {name: photograph(name) for name in PHOTOS}
     with talk.status("loading the model"):
-        from deixis.models.pretrained import load_captioner
-        from deixis.models.telling import Teller
+        from deixis.models.telling import load_teller
         from deixis.show.draw import draw_caption
         from deixis.show.drawing import save_drawing
         from deixis.show.page import Shown, caption_page
 
-        captioner = load_captioner(model, device)
-        teller = Teller(captioner)
-    with talk.status(f"{captioner.name} looks at {', '.join(PHOTOS)}"):
-        regions = [captioner.eyes.look(photo) for photo in photos.values()]
+        teller = load_teller(model, device=device)
+        eyes = teller.captioner.eyes
+    with talk.status(f"{teller.name} looks at {', '.join(PHOTOS)}"):
+        regions = [eyes.look(photo) for photo in photos.values()]
         told = teller.tell(regions, [photo.copy for photo in photos.values()], list(photos))
     try:
         out.mkdir(parents=True, exist_ok=True)

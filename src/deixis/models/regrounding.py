@@ -15,11 +15,11 @@ from deixis.models.pretrained import FindsPhrases
 from deixis.types import GroundedCaption, Phrase, Regions
 
 
-def reground(finder: FindsPhrases, photo: Photo, caption: GroundedCaption) -> GroundedCaption:
+def reground(finder: FindsPhrases, photo: Photo, caption: GroundedCaption, heats: bool = False) -> GroundedCaption:
     """The same sentence; box, score and point of each grounded word are those that a finder gives to its noun phrase.
 
     The phrases are asked for together and in their sentence, which tells a finder more than they do alone. A word
-    outside all noun phrases is a phrase of its own. Heat maps are left out: a caption has none.
+    outside all noun phrases is a phrase of its own. Heat maps are left out unless ``heats`` are wanted.
     """
     model = together(caption.model, finder)
     if not caption.groundings:
@@ -34,7 +34,14 @@ def reground(finder: FindsPhrases, photo: Photo, caption: GroundedCaption) -> Gr
         found = finder.ground(photo, [phrase.text for phrase in phrases])
     places = dict(zip(phrases, found, strict=True))
     groundings = tuple(
-        replace(word, box=place.box, score=place.score, parts=place.parts, point=place.pointing())
+        replace(
+            word,
+            box=place.box,
+            score=place.score,
+            parts=place.parts,
+            point=place.pointing(),
+            heat=place.heat if heats else None,
+        )
         for word, place in zip(caption.groundings, [places[phrase] for phrase in around], strict=True)
     )
     return replace(caption, groundings=groundings, model=model)

@@ -30,8 +30,8 @@ from deixis.models.checked import DOUBT
 from deixis.models.eyes import Eyes
 from deixis.models.heat import heat_map
 from deixis.models.looks import Looks
-from deixis.models.pretrained import FindsPhrases, check_caption
-from deixis.models.telling import Teller
+from deixis.models.pretrained import CAPTIONER, FINDER, FindsPhrases, check_caption
+from deixis.models.telling import Teller, share_eyes
 from deixis.types import GroundedCaption, HeatMap, Json, Regions
 
 Model = Captioner | FindsPhrases
@@ -105,6 +105,9 @@ class Engine:
     def __init__(self, models: Sequence[Model], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.models = named(models)
+        for name, model in self.models.items():
+            if isinstance(model, Captioner):
+                share_eyes(model, self._places(name))
         self.batches = self.answered = 0  # how many batches there were, and how many requests in them
         self.under_way = 0  # requests that have a place and no answer yet
         self._pace = 0.5  # seconds for one request, the latest weighing most
@@ -218,7 +221,9 @@ class Engine:
             assert isinstance(captioner, Captioner)
             try:
                 photos = [partial(load_image, ask.photo, self.limits.pixels, FORMATS) for _, ask, _ in asked]
-                told = self._teller(name, captioner).tell([regions for _, _, regions in asked], photos)
+                told = self._teller(name, captioner).tell(
+                    [regions for _, _, regions in asked], photos, heats=any(ask.steps for _, ask, _ in asked)
+                )
                 for (job, ask, regions), one in zip(asked, told, strict=True):
                     answer = caption_json(replace(one.caption, model=name), one.looks, regions, ask.steps)
                     job.answer.set_result({**one.to_json(), **answer})
@@ -260,8 +265,13 @@ class Engine:
 
     def _teller(self, name: str, captioner: Captioner) -> Teller:
         if name not in self._tellers:
-            self._tellers[name] = Teller(captioner, self._shared(captioner.eyes))
+            self._tellers[name] = Teller(captioner, self._shared(captioner.eyes), self._places(name))
         return self._tellers[name]
+
+    def _places(self, captioner: str) -> FindsPhrases | None:
+        """The finder of the package places the nouns of the captioner of the package, where both are here."""
+        finder = self.models.get(FINDER) if captioner == CAPTIONER else None
+        return None if isinstance(finder, Captioner) else finder
 
     def _meant(self, name: str, captions: bool) -> str | None:
         fit = [other for other, model in self.models.items() if isinstance(model, Captioner) == captions]
@@ -292,11 +302,12 @@ def describe(name: str, model: Model) -> Json:
 def caption_json(caption: GroundedCaption, looks: Looks, regions: Regions, steps: bool) -> Json:
     """The JSON of a caption; with ``steps``, the heat of each grounding and where every branch looked at every word."""
     if not steps:
-        return caption.to_json()
+        return replace(caption, groundings=tuple(replace(one, heat=None) for one in caption.groundings)).to_json()
     groundings = []
     for one in caption.groundings:
         voters = looks.voted[one.start]
-        groundings.append(replace(one, heat=_heat(looks.attention[one.start][voters].mean(0), regions)))
+        seen = one.heat or _heat(looks.attention[one.start][voters].mean(0), regions)
+        groundings.append(replace(one, heat=HeatMap(seen.grid.round(3), seen.size)))
     told = [
         {"word": word, "branches": [_branch(*look, regions) for look in zip(attention, voted, strict=True)]}
         for word, attention, voted in zip(caption.words, looks.attention, looks.voted, strict=True)
