@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deixis.language.sentence import pieces, sentence
+from deixis.language.sentence import echoes, pieces, sentence
 from deixis.language.tokenise import tokens
 from deixis.models.pretrained import PACKAGE
 
@@ -29,6 +29,20 @@ WORDS = [word for word in SAID if word.isalpha() and word not in ("i", "o", "st"
 )
 def test_it_reads_as_people_write(words: str, written: str) -> None:
     assert sentence(words.split()) == written
+
+
+@pytest.mark.parametrize(
+    ("words", "twice"),
+    [
+        ("a white and white house", True),
+        ("a boy and a boy sit", True),
+        ("a man in a hat and a woman in a coat", False),
+        ("two dogs run next to two men", False),
+        ("", False),
+    ],
+)
+def test_an_echo_is_a_word_with_a_meaning_said_twice(words: str, twice: bool) -> None:
+    assert echoes(words.split()) is twice
 
 
 def test_each_word_has_its_piece() -> None:

@@ -133,6 +133,24 @@ def test_beam_search_is_a_matter_of_style(captioner: Captioner) -> None:
     assert beam_score >= greedy_score - 1e-6
 
 
+def test_of_a_beam_the_best_sentence_without_an_echo_is_taken(
+    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    regions = [captioner.eyes.look(photo())]
+    wide = Captioner(
+        captioner.decoder, captioner.vocabulary, captioner.eyes.to_json(), "wide", replace(captioner.style, beam=4)
+    )
+    offered = wide._sentences(regions)
+    first, second = (wide.vocabulary.decode(row) for row in offered.words[0, :2].tolist())
+    assert first != second
+    monkeypatch.setattr("deixis.models.captioner.echoes", lambda words: tuple(words) == tuple(first))
+    assert next(wide.captions(regions)).words == tuple(first)
+    wide.style = replace(wide.style, echoes=False)
+    chosen = next(wide.captions(regions))
+    assert chosen.words == tuple(second)
+    assert chosen.logprob == pytest.approx(float(offered.scores[0, 1]))
+
+
 def test_regions_of_another_extractor_are_refused(captioner: Captioner) -> None:
     other = Regions(np.zeros((1, 4)), np.zeros((1, 16)), (9, 9), extractor="another")
     with pytest.raises(DeixisError, match="another.*" + captioner.eyes.name.replace("+", r"\+")):

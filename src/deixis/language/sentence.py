@@ -25,6 +25,12 @@ _UNFINISHED = frozenset(
 """A sentence that ends with one of these was cut off at the greatest length."""
 
 
+_GRAMMAR = _UNFINISHED | frozenset(
+    ("another", "down", "into", "it", "next", "off", "one", "out", "over", "some", "them", "through", "two", "up")
+)
+"""Words that may well stand in a sentence twice."""
+
+
 def pieces(words: Sequence[str]) -> list[str]:
     """Each word as it stands in the sentence, with the space before it where there is one.
 
@@ -51,3 +57,9 @@ def end(words: Sequence[str]) -> str:
 def sentence(words: Sequence[str]) -> str:
     """The words as a sentence: capitals, no space before "'s", a full stop. The tokens of it are the words again."""
     return "".join(pieces(words)) + end(words)
+
+
+def echoes(words: Sequence[str]) -> bool:
+    """Whether a word with a meaning of its own is said twice: "a white and white house", "a boy and a boy"."""
+    content = [word for word in words if word not in _GRAMMAR]
+    return len(set(content)) < len(content)

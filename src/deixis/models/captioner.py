@@ -16,10 +16,10 @@ from deixis import boxes as geometry
 from deixis.device import CPU, device_of, to_device
 from deixis.images import load_image
 from deixis.language.parse import parse_words
-from deixis.language.sentence import sentence
+from deixis.language.sentence import echoes, sentence
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.decoder import Decoder, DecoderConfig
-from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, voters
+from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, reordered, voters
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.looks import Looks
@@ -35,6 +35,9 @@ class Style:
 
     beam: int = 1
     length_power: float = 0.0  # of a sentence's length, that its log-probability is divided by when a beam ends
+    echoes: bool = (
+        True  # whether the best sentence of a beam is taken even if it says a word twice and another does not
+    )
     max_words: int = 20
     min_words: int = 0
     repeats: bool = False  # whether a word may follow itself at once
@@ -160,6 +163,9 @@ class Captioner:
             said = greedy(self.decoder, encoded, self.style.rules(), self.style.branches)
         else:
             said = beam(self.decoder, encoded, self.style.rules(), self.style.beam, self.style.length_power)
+            if not self.style.echoes:
+                twice = [[echoes(self.vocabulary.decode(one)) for one in each] for each in said.words.tolist()]
+                said = reordered(said, torch.tensor(twice).long().argsort(dim=1, stable=True))
         return to_device(said, CPU)
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:

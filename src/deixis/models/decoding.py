@@ -186,6 +186,12 @@ def beam(decoder: Decoder, encoded: Encoded, rules: Rules, width: int = 5, lengt
             break
     sentences = book.close(t + 1)
     order = (total / length.clamp_min(1) ** length_power).argsort(dim=1, descending=True, stable=True)
+    return reordered(sentences, order)
+
+
+def reordered(sentences: Sentences, order: Tensor) -> Sentences:
+    """The sentences of each image in another order ``[I, S]``."""
+    order = order.to(sentences.words.device)
     return Sentences(
         *(_follow(x, order) for x in (sentences.words, sentences.logprobs, sentences.attention, sentences.voted))
     )
