@@ -31,8 +31,8 @@ LARGEST = 20_000_000  # bytes of one file
 PIECES = 16_000  # word pieces of a fusion model
 
 PRECISIONS: dict[Precision, str] = {
-    "half": "half precision on disk",
-    "int8": "large matrices in bytes with a scale for each row, the rest in half precision, on disk",
+    "half": "in half precision",
+    "int8": "large matrices in bytes with a scale for each row, the rest in half precision",
 }
 
 PURPOSE = {
@@ -117,8 +117,8 @@ def card(
   with five English captions each
 - Supervision: {recipe["supervision"]}
 - Regions: {looks}{"".join(f"; {part}: {text}" for part, text in seen.items())}
-- Weights: {PRECISIONS[precision]}; single precision once loaded; chosen at epoch {metrics["epoch"]} on the validation
-  split
+- Weights: on disk {PRECISIONS[precision]}; in single precision
+  once loaded; chosen at epoch {metrics["epoch"]} on the validation split
 
 ## Licence note
 

@@ -184,14 +184,14 @@ def test_a_run_is_shipped_with_its_test_figures(run: Path, tmp_path: Path, monke
     assert "| CIDEr | 0.400 |" in card
     assert "50% of the test captions" in card
     assert "photographs with captions, no boxes" in card
-    assert "Weights: half precision on disk; single" in card
+    assert "Weights: on disk in half precision; in single" in card
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["test"] == {"CIDEr": {"value": pytest.approx(0.4), "signature": "split:test|v0"}}
     assert metrics["validation"] == {"CIDEr": 0.5}
     assert not (folder / "of-the-last-model").exists()
     assert load_model(folder).name == "deixis-8k"
     card = (ship.ship(run, "deixis-8k", "int8") / "README.md").read_text()
-    assert "Weights: large matrices in bytes" in card
+    assert "Weights: on disk large matrices in bytes" in card
 
 
 def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
