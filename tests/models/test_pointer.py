@@ -175,6 +175,8 @@ def test_a_caption_is_checked_word_by_word() -> None:
     value = checked.to_json()
     assert value["caption"] == "A man riding a red bike."
     assert value["match"] == checked.match
+    for other in (pointer, made(CELLS)):
+        assert other.check(photo(), "Running quickly.").caption.groundings == ()
     with pytest.raises(DeixisError, match="the caption has no words"):
         pointer.check(photo(), " ! ")
 

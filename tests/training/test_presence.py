@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from deixis.data import Caption, Sample
 from deixis.language.tokenise import tokens
-from deixis.training.presence import Told, evidence
+from deixis.models.pointer import Pointer, Presence
+from deixis.training.presence import Told, calibrate, evidence
 from deixis.types import Phrase
 
 
@@ -42,6 +45,15 @@ def test_what_is_absent_is_what_the_next_photograph_has_and_nobody_says_of_this_
     }
     assert phrases == Told([5, 6, 12, 5, 5], [5, 5, 5, 6])
     assert captions == Told([17, 24, 6], [24, 6, 17])
+
+
+def test_a_pointer_is_calibrated_by_its_own_evidence() -> None:
+    pointer = SimpleNamespace(evidence=lambda photo, texts: [float(photo == "1" or "cat" in text) for text in texts])
+    found = calibrate(cast(Pointer, pointer), SAMPLES, str)
+    phrases, captions = evidence(SAMPLES, str, pointer.evidence)
+    assert phrases == Told([1, 1, 0, 1, 0], [1, 0, 0, 0])
+    assert found == Presence(phrases.curve(), captions.curve())
+    assert found.phrase.slope > 0
 
 
 def test_the_curve_is_one_half_in_the_middle() -> None:
