@@ -153,19 +153,34 @@ def near(one: BoxRule, other: BoxRule) -> bool:
     return round(sum(steps)) == 1
 
 
+def part(photographs: list[Photograph], named: bool) -> list[Photograph]:
+    """The phrases that a detector has a name for, or the others; photographs without such phrases go."""
+    found = []
+    for one in photographs:
+        kept = [i for i, chances in enumerate(one.named) if bool((chances < 1).any()) == named]
+        if kept:
+            found.append(Photograph([one.phrases[i] for i in kept], one.maps[kept], one.regions))
+    return found
+
+
 def main(data: Path, store: Path, run: Path, proposals: Path | None) -> None:
-    """Two tables, of one thing and of several, for a detector's boxes, and two for other proposals."""
+    """Tables of one thing, with a name and without, and of several, for a detector's boxes and for other proposals."""
     torch.set_num_threads(1)
     pointer, grids = Pointer.from_pretrained(run), FeatureStore(store)
-    for kind, references in (("one thing", phrase_references(load(data, "val"))), ("several things", of_several(data))):
-        photographs = look(references, grids, pointer)
-        many = kind == "several things"
-        print(f"{run.name}: {len(references)} validation phrases of {kind}, boxes of a detector")
-        compare(photographs, DETECTED[many], TRUSTS)
-        if proposals is not None:
-            print("the same, other proposals without their scores")
-            others = FeatureStore(proposals)
-            compare([replace(one, regions=others[one.phrases[0].image]) for one in photographs], PROPOSED[many], (0.0,))
+    others = None if proposals is None else FeatureStore(proposals)
+
+    def tell(kind: str, photographs: list[Photograph], rule: BoxRule, trusts: tuple[float, ...]) -> None:
+        print(f"{run.name}: {sum(len(one.phrases) for one in photographs)} validation phrases of {kind}")
+        compare(photographs, rule, trusts)
+
+    one, more = look(phrase_references(load(data, "val")), grids, pointer), look(of_several(data), grids, pointer)
+    tell("one thing that a detector has a name for, boxes of a detector", part(one, True), DETECTED.named, TRUSTS)
+    tell("one other thing, boxes of a detector", part(one, False), DETECTED.other, TRUSTS)
+    tell("several things, boxes of a detector", more, DETECTED.several, TRUSTS)
+    if others is not None:
+        for kind, found, rule in (("one thing", one, PROPOSED.other), ("several things", more, PROPOSED.several)):
+            moved = [replace(each, regions=others[each.phrases[0].image]) for each in found]
+            tell(f"{kind}, other proposals without their scores", moved, rule, (0.0,))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def main(data: Path, store: FeatureStore, run: Path, keep: bool) -> None:
         tell(f"{kind}, match", match)
         half = [np.mean([x >= 0 for x in match.present]), np.mean([x < 0 for x in match.absent])]
         print(f"{'':22} as it is: {half[0]:.1%} found, {half[1]:.1%} not")
-        tell(f"{kind}, pair score", pair)
+        tell(f"{kind}, pair score, names", pair)
         tell(f"{kind}, sum", both(match, pair))
     presence = Presence(*(told.curve() for told in pairs))
     print(presence)

@@ -72,7 +72,7 @@ def test_a_name_tells_where_heat_cannot() -> None:
     assert rule.choose(MAP[None], boxes) == replace(rule, name=0.0).choose(MAP[None], boxes)
 
 
-@pytest.mark.parametrize("rule", [*DETECTED, *PROPOSED])
+@pytest.mark.parametrize("rule", [*vars(DETECTED).values(), *vars(PROPOSED).values()])
 def test_maps_are_judged_apart_and_nothing_is_divided_by_nought(rule: BoxRule) -> None:
     boxes = regions(WHOLE, HOT, (30, 0, 40, 20), (5, 5, 5, 5), scores=(0.0, 0.5, 0.5, 1.0))
     maps = np.stack([MAP, MAP[:, ::-1], np.zeros_like(MAP), np.full_like(MAP, 0.3)])

@@ -20,7 +20,7 @@ from deixis.metrics.phrases import peak, rank_boxes
 from deixis.models.calibration import Calibration
 from deixis.models.fusion import Fusion, FusionConfig, pair_scores
 from deixis.models.fusion.images import square_grid, square_pixels, standardised, varied
-from deixis.models.heat import DETECTED, PROPOSED, BoxRule
+from deixis.models.heat import DETECTED, PROPOSED, BoxRules
 from deixis.models.phrases import named_chances
 from deixis.models.pointer import Pointer, Presence, pad_texts, threshold_box
 from deixis.types import HeatMap, HeatPlace, Labels, Phrase, Regions
@@ -83,6 +83,7 @@ def test_phrases_of_one_photograph_are_found_together_as_alone(config: FusionCon
 
 PHRASES = ["the dog", "a man", "a red bike", "dogs", "a man and the dog", "a man riding a bike near the dog"]
 SEVERAL = [False, False, False, True, True, False]
+NAMED = [True, True, False, True, True, True]  # dog, person, and a tree that no phrase means
 
 
 def scored(pointer: Pointer, supervision: str) -> Regions:
@@ -96,20 +97,23 @@ def scored(pointer: Pointer, supervision: str) -> Regions:
 
 
 @pytest.mark.parametrize(("supervision", "rules"), [("none", PROPOSED), ("boxes", DETECTED)])
-def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rules: tuple[BoxRule, BoxRule]) -> None:
+def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rules: BoxRules) -> None:
     pointer = made(CELLS)
     regions = scored(pointer, supervision)
     found = pointer.ground(regions, PHRASES)
     maps = np.stack([one.heat.grid for one in found if one.heat is not None])
     assert regions.labels is not None
     named = named_chances(parse(PHRASES, quiet=True), regions.labels)
-    expected = [rules[many].choose(maps, regions, named)[i] for i, many in enumerate(SEVERAL)]
+    means = [
+        rules.several if many else rules.named if name else rules.other
+        for many, name in zip(SEVERAL, NAMED, strict=True)
+    ]
+    expected = [rule.choose(maps, regions, named)[i] for i, rule in enumerate(means)]
     assert [one.box for one in found] == [tuple(regions.boxes[number]) for number in expected]
     if supervision == "boxes":  # the photograph is noise, but the rules differ about it
-        for rule in (*DETECTED, *PROPOSED):
+        for rule in (*vars(DETECTED).values(), *vars(PROPOSED).values()):
             assert expected != list(rule.choose(maps, regions, named))
-        alone = [rules[many].choose(maps, regions)[i] for i, many in enumerate(SEVERAL)]
-        assert expected != alone
+        assert expected != [rule.choose(maps, regions)[i] for i, rule in enumerate(means)]
 
 
 def test_chances_of_names_by_hand() -> None:

@@ -77,9 +77,12 @@ def local_models(folders: Sequence[Path]) -> Iterator[Listed]:
 
 def describe(folder: Path, model: str) -> Listed | None:
     """What the files of a model's folder say; None where it is no model."""
-    kind = _read(folder / "config.json").get("kind")
+    config = _read(folder / "config.json")
+    kind = config.get("kind")
     if kind not in KINDS:
         return None
+    described = (config.get("extractor") or {}).get("description", {})
+    boxes = str(described.get("proposals", {}).get("supervision", ""))
     recipe, metrics = _read(folder / "recipe.json"), _read(folder / "metrics.json")
     split = "test" if "test" in metrics else "validation"
     weights = folder / "weights.safetensors"
@@ -87,7 +90,8 @@ def describe(folder: Path, model: str) -> Listed | None:
         model=model,
         kind=str(kind),
         recipe=str(recipe.get("name", "unknown")),
-        supervision=str(recipe.get("supervision", "unknown")),
+        supervision=str(recipe.get("supervision", "unknown"))
+        + (f"; proposals: {boxes}" if boxes.startswith("boxes") else ""),
         bytes=weights.stat().st_size if weights.is_file() else 0,
         split=split,
         scores={name: _value(score) for name, score in dict(metrics.get(split, {})).items()},

@@ -75,11 +75,18 @@ class BoxRule:
 LEAST = 0.001
 """The least score or chance that counts, so that none takes a region out."""
 
-DETECTED = BoxRule(floor=0.2, area=0.6, trust=0.3, name=0.4), BoxRule(floor=0.0, area=0.3, trust=0.1)
-"""For boxes of a detector, whose score tells how likely a box is a whole thing: of one thing, and of several.
 
-A box around several things is larger, and the detector has no name for it.
-"""
+@dataclass(frozen=True)
+class BoxRules:
+    """The rules for one kind of proposals, by what a phrase means."""
 
-PROPOSED = BoxRule(floor=0.1, area=0.3, trust=0.0), BoxRule(floor=0.0, area=0.2, trust=0.0)
+    named: BoxRule  # one thing, for which a detector has a name
+    other: BoxRule  # one thing, of which it knows nothing
+    several: BoxRule  # several things: a box around them is larger, and there is no name for it
+
+
+DETECTED = BoxRules(BoxRule(0.2, 0.6, 0.3, 0.4), BoxRule(0.0, 0.3, 0.0), BoxRule(0.0, 0.3, 0.1))
+"""For boxes of a detector, whose score tells how likely a box is a whole thing of a kind that it knows."""
+
+PROPOSED = BoxRules(BoxRule(0.1, 0.3, 0.0), BoxRule(0.1, 0.3, 0.0), BoxRule(0.0, 0.2, 0.0))
 """For boxes of other proposers. All were chosen on validation photographs (experiments/flickr8k-entities/boxes.py)."""

@@ -18,6 +18,7 @@ from deixis.language.relations import Relation, relations
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.vectors import WIDTH, Vectors, text_vectors
 from deixis.types import Labels, Phrase, Regions
+from deixis.vision.backbone import imagenet_classes
 
 
 @dataclass(frozen=True)
@@ -131,10 +132,10 @@ def name_vectors(regions: Sequence[Regions], top: int = 0) -> Tensor:
 def named_chances(grammars: Sequence[Parse], labels: Labels) -> npt.NDArray[np.float64]:
     """How likely each region is what a phrase names ``[P, N]``, by the classes that a detector gives it.
 
-    The head noun of a phrase is a class, or means one of COCO's (a puppy is a dog). A phrase that names no class is
-    all ones: nothing is known against any region.
+    The head noun of a phrase is a class, or means one of COCO's (a puppy is a dog). A phrase that names no class of the
+    detector's is all ones: nothing is known against any region.
     """
-    numbers = {name: number for number, name in enumerate(labels.names)}
+    numbers = {name: number for number, name in enumerate(detector_names(labels))}
     out = np.ones((len(grammars), len(labels)))
     for row, grammar in zip(out, grammars, strict=True):
         head = grammar.head(0, len(grammar))
@@ -143,6 +144,12 @@ def named_chances(grammars: Sequence[Parse], labels: Labels) -> npt.NDArray[np.f
         if number is not None:
             row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1)
     return out
+
+
+def detector_names(labels: Labels) -> tuple[str, ...]:
+    """The names that regions have from a detector; those of the backbone follow them, and some are in both."""
+    own = len(labels.names) - len(imagenet_classes())
+    return labels.names[:own] if labels.names[own:] == imagenet_classes() else labels.names
 
 
 @lru_cache(maxsize=8)

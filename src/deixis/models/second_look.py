@@ -25,6 +25,7 @@ from deixis.language.parse import parse_words
 from deixis.language.sentence import sentence
 from deixis.models.eyes import Eyes
 from deixis.models.looks import Looks
+from deixis.models.phrases import detector_names
 from deixis.models.voting import chosen
 from deixis.types import GroundedCaption, Grounding, Regions
 from deixis.vision.backbone import imagenet_classes
@@ -144,7 +145,7 @@ class SecondLook:
         labels = regions.labels
         if labels is None or not self.eyes.detector:
             return {}
-        own = labels.names[: len(labels.names) - len(self.eyes.extractor.backbone.classes)]
+        own = detector_names(labels)
         found = {name: np.zeros(len(regions)) for name in own if name}
         for at, (ids, probs) in enumerate(zip(labels.ids, labels.probs, strict=True)):
             for number, prob in zip(ids, probs, strict=True):
