@@ -16,6 +16,7 @@ from deixis.errors import DeixisError
 from deixis.language.wordpiece import WordPieces
 from deixis.models.fusion import Fusion, FusionConfig
 from deixis.models.pointer import Pointer
+from deixis.objectives.alignment import alignment, pair_scores
 from deixis.objectives.map_consistency import MapConfig
 from deixis.objectives.momentum import MomentumConfig
 from deixis.recipes.fusions import FUSIONS, FusionRecipe
@@ -209,6 +210,33 @@ def test_aligning_moves_what_the_first_look_needs_and_nothing_else(material: Mat
     moved = {name for name, value in network.model.named_parameters() if value.grad is not None and value.grad.any()}
     assert {"fusion.0.look.query.weight", "fusion.0.look.key.weight", "image.patches.weight"} <= moved
     assert not any(name.startswith(("fusion.0.look.value", "fusion.0.up", "match", "words", "share")) for name in moved)
+
+
+def test_captions_are_aligned_while_boxes_teach(material: Material) -> None:
+    """'A dog' finds dogs in many images of a batch; the caption of an image is its own."""
+    made = recipe("amc", 1, align=0.5, captions=0.0)
+    pieces = WordPieces.build([c.text for s in material.training for c in s.captions], 1)
+    torch.manual_seed(0)
+    network = Network(made, Fusion(replace(TINY, vocabulary=len(pieces))), pieces).eval()
+    triplets, _ = find_triplets(made, material)
+    examples = make_examples(made, material.training[:6], pieces, triplets)
+    batch = collate(examples, lambda i: torch.from_numpy(material.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+    assert bool(batch.boxed.all())
+    model, texts = network.model, batch.captions
+    found = pair_scores(model, model.encode(batch.images), texts, model.read(texts))
+    same = (texts.ids[:, None] == texts.ids[None]).all(-1)
+    terms = network(made.phases[0], batch, 0.0)
+    torch.testing.assert_close(terms["align"], 0.5 * alignment(found, same))
+
+
+def test_a_model_that_points_where_words_look_is_saved_with_chances(material: Material, tmp_path: Path) -> None:
+    made = recipe("align", 2, model=replace(TINY, explain="look"))
+    train_fusion(made, material, tmp_path / "look", Talk())
+    pointer = Pointer.from_pretrained(tmp_path / "look")
+    assert pointer.presence is not None
+    assert pointer.presence.phrase.slope > 0
+    train_fusion(recipe("align", 1), material, tmp_path / "match", Talk())
+    assert Pointer.from_pretrained(tmp_path / "match").presence is None
 
 
 def test_the_papers_values_are_in_the_recipes() -> None:

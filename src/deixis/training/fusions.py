@@ -53,6 +53,7 @@ from deixis.objectives.momentum import Momentum
 from deixis.recipes.fusions import FusionRecipe
 from deixis.recipes.recipe import Phase
 from deixis.training.loop import Scores, Talk, train
+from deixis.training.presence import calibrate
 from deixis.training.run import Material, card_files
 from deixis.types import Grounding
 from deixis.vision.store import require_extractor
@@ -289,7 +290,11 @@ def train_fusion(recipe: FusionRecipe, material: Material, out: Path, talk: Talk
         return Pointer(network.model, pieces, extractor, recipe.name, recipe.max_words)
 
     def save_best(network: Network, epoch: int, scores: Scores) -> None:
-        pointer(network).save_pretrained(out, card_files(recipe, material, epoch, scores, "phrases of the captions"))
+        best = pointer(network)
+        if model.config.explain == "look":
+            with torch.no_grad():
+                best.presence = calibrate(best, material.validation, look.to_ask)
+        best.save_pretrained(out, card_files(recipe, material, epoch, scores, "phrases of the captions"))
         talk.save_best(network, epoch, scores)
 
     pad = pieces.id("[PAD]")
