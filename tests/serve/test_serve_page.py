@@ -95,7 +95,9 @@ def box(page: Page, text: str) -> str:
 def test_an_upload_gives_a_sentence_whose_nouns_have_the_colours_of_their_boxes(page: Page) -> None:
     captioned(page)
     expect(page.locator(".stage img")).to_have_attribute("alt", "A dog runs after a red ball.")
-    expect(page.locator("#status")).to_have_text("A dog runs after a red ball. Not sure.")  # what a screen reader says
+    expect(page.locator("#status")).to_have_text(
+        re.compile(r"A dog runs after a red ball\. Not sure: it might say the same")
+    )  # what a screen reader says
     nouns = page.locator(".sentence button")
     assert nouns.all_inner_texts()[:1] == ["dog"]
     for index in range(nouns.count()):

