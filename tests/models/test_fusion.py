@@ -19,6 +19,7 @@ from deixis.models.fusion import (
     explained,
     load_minilm,
     load_published,
+    maps_of,
     match_maps,
     normalised,
     small,
@@ -137,6 +138,7 @@ def test_a_map_of_the_first_look_by_hand() -> None:
         _, weights = model.fuse_to(model.read(some), some, encoded, 0)
         model.config = replace(model.config, explain="look")
         looked = explained(model, encoded, some)
+        assert torch.equal(maps_of(model, encoded, some, model.read(some)), looked.maps)
     torch.testing.assert_close(looked.logits, plain.logits)
     for text, inner in enumerate(([1, 2], [1])):
         look = sum(weights[text, head, piece, 1:].view(3, 3) for head in range(2) for piece in inner) / (2 * len(inner))

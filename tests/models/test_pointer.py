@@ -224,6 +224,19 @@ def test_a_folder_brings_the_same_pointer_back(config: FusionConfig, tmp_path: P
     assert Pointer.from_pretrained(tmp_path / "model").presence is None
 
 
+def test_what_a_detector_knows_of_a_thing_is_evidence_too() -> None:
+    pointer = made(CELLS)
+    alone = pointer.evidence(scored(pointer, "none"), PHRASES)
+    regions = scored(pointer, "boxes")
+    assert regions.labels is not None
+    sure = named_chances(parse(PHRASES, quiet=True), regions.labels).max(1)
+    assert 0 < sure.min() < 1 == sure[2]  # nobody asked it about bikes
+    expected = [one + 0.015 * np.log(chance) for one, chance in zip(alone, sure, strict=True)]
+    assert pointer.evidence(regions, PHRASES) == pytest.approx(expected, abs=1e-6)
+    gone = replace(regions, labels=replace(regions.labels, probs=np.zeros_like(regions.labels.probs)))
+    assert pointer.evidence(gone, ["the dog"]) == pytest.approx([alone[0] + 0.015 * np.log(0.01)], abs=1e-5)
+
+
 def test_fewer_word_pieces_change_nothing_for_the_words_that_stay() -> None:
     pointer = made(CELLS)
     pointer.presence = Presence(Calibration(3.0, -0.5), Calibration(2.0, 1.0))

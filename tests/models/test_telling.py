@@ -22,6 +22,7 @@ def test_notes_say_why() -> None:
     assert Told(caption, LOOKS, sure=True).note == ""
     assert Told(caption, LOOKS, sure=False).note.startswith("Not sure: it might say the same")
     assert Told(caption, LOOKS, sure=False, doubted="dog").note.startswith("Not sure: it speaks of a dog")
+    assert Told(caption, LOOKS, sure=False, doubted="people").note.startswith("Not sure: it speaks of people, ")
     assert Told(caption, LOOKS, sure=True, plain=True, doubted="dog").note.startswith("Named plainly: ")
     assert Told(caption, LOOKS, sure=False, plain=True, doubted="dog").note.startswith("Not sure, and named plainly: ")
     told = Told(caption, LOOKS, sure=False).to_json()

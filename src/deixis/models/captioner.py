@@ -35,9 +35,7 @@ class Style:
 
     beam: int = 1
     length_power: float = 0.0  # of a sentence's length, that its log-probability is divided by when a beam ends
-    echoes: bool = (
-        True  # whether the best sentence of a beam is taken even if it says a word twice and another does not
-    )
+    echoes: bool = True  # a beam's best sentence is taken even if it says a word twice and another does not
     max_words: int = 20
     min_words: int = 0
     repeats: bool = False  # whether a word may follow itself at once

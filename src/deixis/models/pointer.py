@@ -26,7 +26,7 @@ from deixis.models.calibration import Calibration
 from deixis.models.checked import Checked
 from deixis.models.eyes import Eyes, Photo
 from deixis.models.folder import read_model, write_model
-from deixis.models.fusion import Fusion, FusionConfig, Texts, explained, pair_scores
+from deixis.models.fusion import Fusion, FusionConfig, Texts, explained, maps_of, pair_scores
 from deixis.models.fusion.images import square_grid, square_pixels, standardised
 from deixis.models.heat import DETECTED, PROPOSED
 from deixis.models.phrases import named_chances
@@ -92,8 +92,10 @@ class Pointer:
         if not spans:
             return []
         image, size, regions = self.see(photo)
-        evidence, maps = self._look(image, [span.text for span in spans], regions)
-        return self._groundings(spans, self._chances(evidence), maps, size, regions, box or self.place)
+        place, texts = box or self.place, [span.text for span in spans]
+        grammars = self._grammars(texts, regions, place)
+        evidence, maps = self._look(image, texts, regions, grammars)
+        return self._groundings(spans, self._chances(evidence), maps, size, regions, place, grammars)
 
     def check(self, photo: Photo, caption: str) -> Checked:
         """How well a caption fits a photograph: a heat map and a match score for each of its noun phrases."""
@@ -102,8 +104,11 @@ class Pointer:
             raise DeixisError("the caption has no words; write a sentence about the photograph.")
         image, size, regions = self.see(photo)
         spans = self._spans(caption)
-        evidence, maps = self._look(image, [caption, *(span.text for span in spans)], regions)
-        found = tuple(self._groundings(spans, self._chances(evidence[1:]), maps[1:], size, regions, self.place))
+        texts = [caption, *(span.text for span in spans)]
+        grammars = self._grammars(texts, regions, self.place)
+        evidence, maps = self._look(image, texts, regions, grammars)
+        chances = self._chances(evidence[1:])
+        found = tuple(self._groundings(spans, chances, maps[1:], size, regions, self.place, grammars[1:]))
         (match,) = self._chances(evidence[:1], whole=True)
         name = str(photo) if isinstance(photo, str | Path) else ""
         return Checked(GroundedCaption(words, found, None, name, *size, self.name, caption), match)
@@ -170,11 +175,18 @@ class Pointer:
         is of what it names.
         """
         image, _, regions = self.see(photo)
-        return self._look(image, texts, regions, pairs=True)[0]
+        grammars = [] if regions is None else parse(texts, quiet=True)
+        return self._look(image, texts, regions, grammars, pairs=True)[0]
 
     @torch.no_grad()
     def _look(
-        self, image: Tensor, texts: Sequence[str], regions: Regions | None, pairs: bool = False, batch: int = 64
+        self,
+        image: Tensor,
+        texts: Sequence[str],
+        regions: Regions | None,
+        grammars: Sequence[Parse],
+        pairs: bool = False,
+        batch: int = 64,
     ) -> tuple[list[float], geometry.Array]:
         """The evidence of each text, and the maps ``[P, rows, columns]``, 1 at their maximum.
 
@@ -187,18 +199,25 @@ class Pointer:
         for start in range(0, len(texts), batch):
             some = self.texts(texts[start : start + batch])
             read = self.network.read(some)
-            matched = explained(self.network, encoded, some, read)
             if pairs:
                 evidence += pair_scores(self.network, encoded, some, read)[0].tolist()
+                heat = maps_of(self.network, encoded, some, read)
             else:
+                matched = explained(self.network, encoded, some, read)
                 evidence += matched.logits.softmax(-1)[:, 1].tolist()
-            maps.append(matched.maps.cpu().double().numpy())
+                heat = matched.maps
+            maps.append(heat.cpu().double().numpy())
         if pairs and regions is not None:
-            seen = self._named(parse(texts, quiet=True), regions).max(1)
+            seen = self._named(grammars, regions).max(1)
             evidence = [one + NAMED * math.log(max(chance, DIM)) for one, chance in zip(evidence, seen, strict=True)]
-        heat = np.concatenate(maps)
-        most = heat.max((1, 2), keepdims=True)
-        return evidence, np.divide(heat, most, out=heat, where=most > 0)
+        hot = np.concatenate(maps)
+        most = hot.max((1, 2), keepdims=True)
+        return evidence, np.divide(hot, most, out=hot, where=most > 0)
+
+    def _grammars(self, texts: Sequence[str], regions: Regions | None, place: HeatPlace) -> list[Parse]:
+        """The parses of texts, where boxes or chances ask for them; else none."""
+        wanted = regions is not None and (place == "heat" or self.presence is not None)
+        return parse(texts, quiet=True) if wanted else []
 
     def _named(self, grammars: Sequence[Parse], regions: Regions) -> geometry.Array:
         """How likely each region is what each text names ``[P, N]``; ones where no detector knows."""
@@ -226,6 +245,7 @@ class Pointer:
         size: tuple[int, int],
         regions: Regions | None,
         place: HeatPlace,
+        grammars: Sequence[Parse],
     ) -> list[Grounding]:
         heats = [HeatMap(heat, size) for heat in maps]
         if regions is None or place == "threshold":
@@ -235,7 +255,6 @@ class Pointer:
                 chosen = [rank_boxes(heat, regions.boxes)[0] for heat in heats]
             else:
                 rules = DETECTED if self.eyes is not None and self.eyes.detector else PROPOSED
-                grammars = parse([phrase.text for phrase in phrases], quiet=True)
                 named = self._named(grammars, regions)
                 known = (named < 1).any(1)
                 many = [several(grammar) for grammar in grammars]

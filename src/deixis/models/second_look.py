@@ -32,8 +32,7 @@ from deixis.vision.backbone import imagenet_classes
 from deixis.vision.extractor import resized
 
 SEEN = 0.05
-"""Less than this of a thing is nothing: of training photographs that the detector gives less of a person or of a dog,
-one caption in twenty-five speaks of one."""
+"""Less than this of a thing is nothing. It is low: a sentence is not to be doubted for a thing that is small or dim."""
 
 CERTAIN = 0.5
 """How likely the classifier must find a name for a whole photograph, and the detector other things in it, to be quoted.

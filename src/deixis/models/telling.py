@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from PIL import Image
 
+from deixis.language.names import with_article
 from deixis.models import second_look
 from deixis.models.captioner import Captioner
 from deixis.models.confidence import SURE, Confidence
@@ -37,14 +38,20 @@ class Told:
         """How far to trust the caption, where that needs a word."""
         if self.plain:
             named = "Named plainly" if self.sure else "Not sure, and named plainly"
-            return f"{named}: the model's own sentence is about a {self.doubted}, and no classifier sees one."
+            return (
+                f"{named}: the model's own sentence is about {with_article(self.doubted)}, and no classifier sees one."
+            )
         if self.doubted:
-            return f"Not sure: it speaks of a {self.doubted}, and no classifier sees one."
+            return f"Not sure: it speaks of {with_article(self.doubted)}, and no classifier sees one."
         return "" if self.sure else "Not sure: it might say the same if there were nothing to see."
+
+    def trust(self) -> Json:
+        """How far the caption can be trusted."""
+        return {"sure": self.sure, "plain": self.plain, "note": self.note}
 
     def to_json(self) -> Json:
         """The caption, and how far it can be trusted."""
-        return {**self.caption.to_json(), "sure": self.sure, "plain": self.plain, "note": self.note}
+        return {**self.caption.to_json(), **self.trust()}
 
 
 class Teller:
@@ -105,7 +112,9 @@ def share_eyes(captioner: Captioner, finder: FindsPhrases | None) -> None:
 def is_direction(words: Sequence[str], at: int) -> bool:
     """Whether a noun only says where: "front" of "in front of a house", which is no thing with a place of its own."""
     before = [word for word in words[max(0, at - 2) : at] if word not in ("the", "a")]
-    return words[at] in DIRECTIONS and before[-1:] in (["in"], ["on"], ["at"]) and words[at + 1 : at + 2] == ("of",)
+    return (
+        words[at] in DIRECTIONS and before[-1:] in (["in"], ["on"], ["at"]) and list(words[at + 1 : at + 2]) == ["of"]
+    )
 
 
 def load_teller(model: str = CAPTIONER, finder: str | None = None, device: str = "auto") -> Teller:

@@ -226,7 +226,7 @@ class Engine:
                 )
                 for (job, ask, regions), one in zip(asked, told, strict=True):
                     answer = caption_json(replace(one.caption, model=name), one.looks, regions, ask.steps)
-                    job.answer.set_result({**one.to_json(), **answer})
+                    job.answer.set_result({**answer, **one.trust()})
             except Exception as error:
                 for job, _, _ in asked:
                     if not job.answer.done():

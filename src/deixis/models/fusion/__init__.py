@@ -1,7 +1,7 @@
 """The fusion model: an image encoder, a text encoder, and a fusion encoder in which words look at the image."""
 
 from deixis.models.fusion.config import FusionConfig, base, small
-from deixis.models.fusion.maps import Matched, enlarged, explained, look_maps, match_maps, normalised
+from deixis.models.fusion.maps import Matched, enlarged, explained, look_maps, maps_of, match_maps, normalised
 from deixis.models.fusion.model import Encoded, Fusion, Texts
 from deixis.models.fusion.pairs import pair_scores
 from deixis.models.fusion.weights import load_minilm, load_published
@@ -18,6 +18,7 @@ __all__ = [
     "load_minilm",
     "load_published",
     "look_maps",
+    "maps_of",
     "match_maps",
     "normalised",
     "pair_scores",

@@ -64,6 +64,13 @@ def explained(model: Fusion, encoded: Encoded, texts: Texts, read: Tensor | None
     return Matched(logits, look_maps(weights, texts, encoded))
 
 
+def maps_of(model: Fusion, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
+    """The maps of :func:`explained` alone; where words look first, nothing behind that is computed."""
+    if model.config.explain == "match":
+        return match_maps(model, encoded, texts, read).maps
+    return look_maps(model.fuse_to(read, texts, encoded, 0)[1], texts, encoded)
+
+
 def look_maps(weights: Tensor, texts: Texts, encoded: Encoded) -> Tensor:
     """Maps ``[I * P, rows, columns]`` of where words look: attention ``[I, heads, P * T, 1 + cells]``, averaged.
 
