@@ -20,6 +20,7 @@ from deixis.models.fusion import Fusion, FusionConfig
 from deixis.models.heat import heat_map
 from deixis.models.looks import Looks
 from deixis.models.pointer import Pointer
+from deixis.models.regrounding import reground
 from deixis.serve.engine import BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, Limits, caption_json, named
 from deixis.types import Grounding
 
@@ -42,6 +43,27 @@ def test_it_answers_what_the_model_would(models: Models) -> None:
     answer = engine.ask(CaptionAsk(png(), "tiny")).result(30)
     engine.close()
     assert GroundedCaption.from_json(answer) == models.captioner.caption(load_image(png()))
+
+
+def test_the_finder_of_the_package_places_the_nouns_of_its_captioner_and_of_no_other(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deixis.serve.engine.CAPTIONER", models.captioner.name)
+    monkeypatch.setattr("deixis.serve.engine.FINDER", models.finder.name)
+    engine = Engine([models.captioner, models.plain, models.finder])
+    asked = [engine.ask(CaptionAsk(png(), one.name, steps=True)) for one in (models.captioner, models.plain)]
+    placed, own = (GroundedCaption.from_json(one.result(30)) for one in asked)
+    engine.close()
+    photo = load_image(png())
+    alone = models.captioner.caption(photo)
+    found = reground(models.finder, photo, alone, heats=True)
+    assert [one.box for one in found.groundings] != [one.box for one in alone.groundings]
+    assert [(one.box, one.score) for one in placed.groundings] == [(one.box, one.score) for one in found.groundings]
+    assert [one.box for one in own.groundings] == [one.box for one in models.plain.caption(photo).groundings]
+    for one, other in zip(placed.groundings, found.groundings, strict=True):  # the heat is the finder's too
+        assert one.heat is not None
+        assert other.heat is not None
+        np.testing.assert_array_equal(one.heat.grid, other.heat.grid.round(3))
 
 
 @pytest.mark.parametrize("nats", [-1.0, 1.0])
