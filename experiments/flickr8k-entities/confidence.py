@@ -1,10 +1,10 @@
 """How well a captioner's confidence tells photographs from what is none, and good captions from bad ones.
 
-    python experiments/flickr8k-entities/confidence.py RUN STORE DATA > experiments/flickr8k-entities/confidence.txt
+    python experiments/flickr8k-entities/confidence.py RUN FINDER EVALUATION STORE DATA
 
-RUN is an evaluated captioner (its eval-val folder is read), STORE the features of its validation photographs, DATA the
-data set. The second look is told too: how often a classifier is certain of a whole photograph and right about it, and
-what becomes of the captions.
+RUN is a captioner, FINDER the model that judges its beam ("none": nobody), EVALUATION the folder of `deixis eval` of
+the two on the validation split, STORE the features of its photographs, DATA the data set. The second look is told too:
+how often a classifier is certain of a whole photograph and right about it, and what becomes of the captions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from deixis.data import Sample, load
 from deixis.metrics.score import load_scores
 from deixis.models import second_look
 from deixis.models.confidence import SURE
-from deixis.models.pretrained import load_captioner
-from deixis.models.telling import Teller
+from deixis.models.telling import Teller, load_teller
 from deixis.vision.store import FeatureStore
 
 CODE = ("def", "return self", "window", "open file", "error", "the quick brown fox", "lorem ipsum", "x = 1", "print")
@@ -32,36 +31,35 @@ REAL = ("astronaut", "chelsea", "coffee", "camera", "rocket")  # everyday photog
 OTHER = ("coins", "page", "clock", "text", "moon", "hubble_deep_field", "brick", "grass", "gravel", "cell")
 
 
-def main(run: Path, store: FeatureStore, data: Path) -> None:
+def main(run: str, finder: str, evaluation: Path, store: FeatureStore, data: Path) -> None:
     """Print the table."""
     torch.set_num_threads(1)
-    captioner = load_captioner(run, "cpu")
-    teller = Teller(captioner)
-    judge = teller.confidence
-    scores, _ = load_scores(run / "eval-val" / "scores.json")
+    teller = load_teller(run, finder, "cpu")
+    captioner, judge = teller.captioner, teller.confidence
+    scores, _ = load_scores(evaluation / "scores.json")
     cider = dict(zip(scores["CIDEr"].ids, scores["CIDEr"].items, strict=True))
     captions = list(captioner.captions([store[name] for name in cider], list(cider), batch=32))
     gains, quality = np.array(judge.gains(captions)), np.array([cider[caption.image] for caption in captions])
     likely = np.array([(caption.logprob or 0.0) / (len(caption.words) + 1) for caption in captions])
-    print(f"{captioner.name}: {len(captions)} validation photographs, gain in nats a word; not sure below {SURE}")
+    print(f"{teller.name}: {len(captions)} validation photographs, gain in nats a word; not sure below {SURE}")
     print("gain at 5, 10, 25, 50 per cent:", *np.quantile(gains, [0.05, 0.1, 0.25, 0.5]).round(2))
-    print(f"not sure: {np.mean(gains < SURE):.1%}; CIDEr of these {quality[gains < SURE].mean():.3f}, ", end="")
+    print(f"below: {np.mean(gains < SURE):.1%}; CIDEr of these {quality[gains < SURE].mean():.3f}, ", end="")
     print(f"of the others {quality[gains >= SURE].mean():.3f}")
     for name, values in (("gain", gains), ("log-probability", likely)):
         print(f"rank correlation with CIDEr: {name} {rank_correlation(values, quality):.2f}")
-    look_twice(teller, store, {sample.image_id: sample for sample in load(data, "val").samples})
+    look_twice(teller, store, {sample.image_id: sample for sample in load(data, "val").samples}, cider)
     for kind, images in (("made", made()), ("not everyday", ready(OTHER)), ("photographs", ready(REAL))):
         regions = [captioner.eyes.look(image) for image in images.values()]
         own = list(captioner.captions(regions))
         told = teller.tell(regions, [image.copy for image in images.values()])
         for name, spoken, gain, one in zip(images, own, judge.gains(own), told, strict=True):
             verdict = "sure" if one.sure else "not sure"
-            changed = f" (own: {spoken.caption})" if one.plain else ""
+            changed = f" (own: {spoken.caption})" if one.plain else "" if one.fits else " (of another photograph)"
             print(f"{kind:13} {name:18} gain {gain:5.2f}  {verdict:8} {one.caption.caption}{changed}")
 
 
-def look_twice(teller: Teller, store: FeatureStore, samples: Mapping[str, Sample]) -> None:
-    """How often the classifier is certain of a validation photograph, how often a caption of it says the same."""
+def look_twice(teller: Teller, store: FeatureStore, samples: Mapping[str, Sample], cider: Mapping[str, float]) -> None:
+    """How often the classifier is certain of a validation photograph and right, and which captions are doubted."""
     named = []  # how likely the likeliest name is, and whether a true caption has it
     for sample in samples.values():
         whole = teller.second_look.whole(sample.open())
@@ -70,9 +68,16 @@ def look_twice(teller: Teller, store: FeatureStore, samples: Mapping[str, Sample
     for low, high in ((second_look.SURE, 1.01), (second_look.CERTAIN, second_look.SURE)):
         some = [right for likely, right in named if low <= likely < high]
         print(f"names with a probability from {low:g}: {len(some)}, and {sum(some)} of them stand in a true caption")
-    told = teller.tell([store[name] for name in samples], [sample.open for sample in samples.values()])
+    told = teller.tell([store[name] for name in samples], [sample.open for sample in samples.values()], list(samples))
     doubted = [one for one in told if one.doubted]
     print(f"captions doubted: {len(doubted)}, of them named plainly: {sum(one.plain for one in doubted)}")
+    for name, which in (
+        ("taken for those of another photograph", [one for one in told if not one.fits]),
+        ("not sure", [one for one in told if not one.sure]),
+        ("sure", [one for one in told if one.sure]),
+    ):
+        worth = np.mean([cider[one.caption.image] for one in which]) if which else float("nan")
+        print(f"captions {name}: {len(which)} ({len(which) / len(told):.1%}), their CIDEr {worth:.3f}")
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -141,6 +146,6 @@ def figure() -> Image.Image:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 6:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]), FeatureStore(Path(sys.argv[2])), Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), FeatureStore(Path(sys.argv[4])), Path(sys.argv[5]))

@@ -42,6 +42,10 @@ PURPOSE = {
     "fusion": "A photograph and phrases in, a heat map of each phrase out, and whether it is there.",
 }
 
+ALONE = """\
+These are the captioner's own. A finder beside it (`--finder`) has a say in its sentences and places their nouns;
+`docs/results.md` tells what that is worth."""
+
 HEADLINE = {
     "CIDEr": "CIDEr-D of the captions, against five references",
     "BLEU-4": "BLEU-4",
@@ -107,6 +111,7 @@ def card(
     seen = {part: eyes[part].get("supervision", "unknown") for part in ("backbone", "proposals") if part in eyes}
     looks = f"`{config['extractor']['name']}`" if eyes else "the photograph itself, without regions"
     rows = "\n".join(f"| {key} | {scores[key].value:.3f} | {text} |" for key, text in HEADLINE.items() if key in scores)
+    alone = f"\n{ALONE}\n" if config["kind"] == "captioner" else ""
     protocols = "\n".join(f"- {key}: `{scores[key].signature}`" for key in HEADLINE if key in scores)
     return f"""# {name}
 
@@ -132,7 +137,7 @@ On the test split (185 photographs with boxes), one model, one seed:
 | score | value | what it is |
 |---|---|---|
 {rows}
-
+{alone}
 Protocols:
 
 {protocols}

@@ -11,6 +11,7 @@ from deixis.errors import DeixisError
 if TYPE_CHECKING:
     from deixis.models.captioner import Captioner
     from deixis.models.pretrained import load_captioner, load_finder
+    from deixis.models.telling import load_teller
     from deixis.types import GroundedCaption, Grounding, HeatMap, Labels, Phrase, Regions
 
 __version__ = "0.1.0"
@@ -26,12 +27,14 @@ __all__ = [
     "__version__",
     "load_captioner",
     "load_finder",
+    "load_teller",
 ]
 
 _HOMES = {
     "Captioner": "deixis.models.captioner",
     "load_captioner": "deixis.models.pretrained",
     "load_finder": "deixis.models.pretrained",
+    "load_teller": "deixis.models.telling",
 } | dict.fromkeys(("GroundedCaption", "Grounding", "HeatMap", "Labels", "Phrase", "Regions"), "deixis.types")
 
 

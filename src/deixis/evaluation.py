@@ -19,6 +19,7 @@ from deixis.models.aligner import Aligner
 from deixis.models.captioner import Captioner
 from deixis.models.eyes import Photo
 from deixis.models.grounder import Grounder
+from deixis.models.judging import assist
 from deixis.models.pointer import Pointer
 from deixis.models.pretrained import FindsPhrases
 from deixis.models.regrounding import reground
@@ -38,9 +39,11 @@ def evaluate_captioner(
 
     The captions give caption metrics, F1 and the analysis of errors. The phrases, grounded while the captioner is made
     to say the true sentences, give attention accuracy, and accuracy and pointing as of any phrase grounder. A
-    ``finder`` gives the nouns of the captions their places. What the captioner attends to in true sentences is then
-    beside the point and left out; :func:`evaluate_finder` tells how the finder does there.
+    ``finder`` judges the captioner's beam, if it can, and gives the nouns of the captions their places. What the
+    captioner attends to in true sentences is then beside the point and left out; :func:`evaluate_finder` tells how the
+    finder does there.
     """
+    assist(captioner, finder)
     said = caption_images(captioner, reference.samples, regions)
     if finder is not None:
         said = {image: reground(finder, regions[image], caption) for image, caption in said.items()}

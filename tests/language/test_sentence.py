@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deixis.language.sentence import echoes, pieces, sentence
+from deixis.language.sentence import echoes, is_direction, is_out_of_sight, pieces, sentence
 from deixis.language.tokenise import tokens
 from deixis.models.pretrained import PACKAGE
 
@@ -54,3 +54,34 @@ def test_each_word_has_its_piece() -> None:
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
 def test_the_tokens_of_the_sentence_are_the_words(words: list[str]) -> None:
     assert tokens(sentence(words)) == tuple(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "direction"),
+    [
+        ("a man in front of a house", 3, True),
+        ("a dog on the top of a hill", 4, True),
+        ("the front of a house", 1, False),
+        ("a man in a red top", 5, False),
+        ("a man in front", 3, False),
+        ("a cup of coffee", 1, False),
+    ],
+)
+def test_a_noun_that_only_says_where_is_a_direction(words: str, at: int, direction: bool) -> None:
+    assert is_direction(tuple(words.split()), at) is direction
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "unseen"),
+    [
+        ("a woman looks at the camera", 5, True),
+        ("two boys pose for the camera", 5, True),
+        ("a man in front of a house", 3, True),
+        ("a man points at a camera", 5, False),
+        ("a man holds the camera", 4, False),
+        ("a man looks at the dog", 5, False),
+        ("camera", 0, False),
+    ],
+)
+def test_the_camera_that_is_looked_into_is_not_in_the_picture(words: str, at: int, unseen: bool) -> None:
+    assert is_out_of_sight(words.split(), at) is unseen

@@ -288,3 +288,13 @@ def test_texts_are_padded_to_a_length() -> None:
     texts = pad_texts([(1, 2), (1, 2, 3)], pad=0, length=4)
     assert texts.ids.tolist() == [[1, 2, 0, 0], [1, 2, 3, 0]]
     assert texts.mask.tolist() == [[True, True, False, False], [True, True, True, False]]
+
+
+def test_the_match_of_a_caption_is_the_one_that_its_check_tells() -> None:
+    pointer = made(CELLS)
+    pointer.presence = Presence(Calibration(1.0, 0.5), Calibration(2.0, -0.5))
+    regions = pointer.eyes.look(photo()) if pointer.eyes is not None else None
+    assert regions is not None
+    match = pointer.check(regions, "a man near the dog").match
+    assert match == pytest.approx(pointer.match(regions, "a man near the dog"))
+    assert match == pytest.approx(pointer.presence.caption(pointer.evidence(regions, ["a man near the dog"])[0]))

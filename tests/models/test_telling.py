@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from deixis.language.sentence import is_out_of_sight
 from deixis.models import telling
 from deixis.models.looks import Looks
 from deixis.models.pretrained import load_captioner
 from deixis.models.regrounding import reground
 from deixis.models.second_look import Seen
-from deixis.models.telling import Teller, Told, is_direction, load_teller
+from deixis.models.telling import Teller, Told, load_teller
 from deixis.types import GroundedCaption
 
 LOOKS = Looks(np.zeros((1, 1, 1), np.float32), np.ones((1, 1), bool))
@@ -25,6 +29,7 @@ def test_notes_say_why() -> None:
     assert Told(caption, LOOKS, sure=False, doubted="people").note.startswith("Not sure: it speaks of people, ")
     assert Told(caption, LOOKS, sure=True, plain=True, doubted="dog").note.startswith("Named plainly: ")
     assert Told(caption, LOOKS, sure=False, plain=True, doubted="dog").note.startswith("Not sure, and named plainly: ")
+    assert Told(caption, LOOKS, sure=False, fits=False).note.startswith("Not sure: the finder takes it for the caption")
     told = Told(caption, LOOKS, sure=False).to_json()
     assert GroundedCaption.from_json(told) == caption
     assert (told["sure"], told["plain"], told["note"][:8]) == (False, False, "Not sure")
@@ -53,25 +58,11 @@ def test_who_decides_whether_it_is_sure(
     assert told.caption.image == "x.jpg"
 
 
-@pytest.mark.parametrize(
-    ("words", "at", "direction"),
-    [
-        ("a man in front of a house", 3, True),
-        ("a dog on the top of a hill", 4, True),
-        ("the front of a house", 1, False),
-        ("a man in a red top", 5, False),
-        ("a man in front", 3, False),
-        ("a cup of coffee", 1, False),
-    ],
-)
-def test_a_noun_that_only_says_where_has_no_place(words: str, at: int, direction: bool) -> None:
-    assert is_direction(tuple(words.split()), at) is direction
-
-
 def test_the_captioner_of_the_package_has_the_finder_of_the_package_and_shares_its_eyes() -> None:
     teller = load_teller(device="cpu")
     assert teller.finder is not None
     assert teller.captioner.eyes is teller.finder.eyes
+    assert teller.captioner.judge is not None
     assert teller.name == "deixis-8k, placed by deixis-8k-grounder"
     photo = Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 64, 3), dtype=np.uint8))
     regions = teller.captioner.eyes.look(photo)
@@ -81,9 +72,33 @@ def test_the_captioner_of_the_package_has_the_finder_of_the_package_and_shares_i
     placed = reground(teller.finder, regions, own, heats=True)
     assert told.caption.words == own.words
     assert [one.box for one in told.caption.groundings] == [
-        one.box for one in placed.groundings if not is_direction(own.words, one.start)
+        one.box for one in placed.groundings if not is_out_of_sight(own.words, one.start)
     ]
     assert told.caption.model == teller.name
     alone = load_teller(finder="none", device="cpu")
     assert alone.finder is None
+    assert alone.captioner.judge is None
     assert alone.name == "deixis-8k"
+
+
+def test_one_photograph_is_told_as_many_are(tmp_path: Path) -> None:
+    teller = load_teller(finder="none", device="cpu")
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 64, 3), dtype=np.uint8))
+    image.save(tmp_path / "photo.png")
+    (told,) = teller.tell([teller.captioner.eyes.look(image)], [image.copy], [str(tmp_path / "photo.png")])
+    assert teller.caption(tmp_path / "photo.png").to_json() == told.to_json()
+    assert teller.caption(image).caption == replace(told.caption, image="")
+
+
+@pytest.mark.parametrize(("chance", "sure"), [(0.5, True), (0.49, False)])
+def test_a_sentence_that_the_finder_takes_for_one_of_another_photograph_is_not_sure(
+    chance: float, sure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "SURE", -99)
+    teller = load_teller(device="cpu")
+    image = Image.new("RGB", (64, 48), "grey")
+    monkeypatch.setattr(teller.second_look, "at", lambda caption, looks, *_: Seen(caption, looks))
+    monkeypatch.setattr(teller.finder, "match", lambda regions, text: chance)
+    told = teller.caption(image)
+    assert (told.sure, told.fits) == (sure, sure)
+    assert bool(told.note) is not sure

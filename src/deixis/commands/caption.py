@@ -63,8 +63,9 @@ def caption(
     Args:
         photos: photographs, and folders of them, looked through with their subfolders.
         model: a name of the package, or the folder of a captioner (see deixis models).
-        finder: a model that finds phrases, by name or folder; the nouns of the sentence get their boxes from it. If not
-            given, the captioner of the package has that of the package, and others have none; "none": none.
+        finder: a model that finds phrases, by name or folder; it judges which sentence is about the photograph, if it
+            can, and the nouns of the sentence get their boxes from it. If not given, the captioner of the package has
+            that of the package, and others have none; "none": none.
         draw: write the photograph with its boxes and its sentence (.png, .jpg, .svg); of several photographs the
             folder for their pictures.
         branches: write where each branch of the captioner looked for each noun (.png, .svg), of one photograph.

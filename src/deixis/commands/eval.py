@@ -52,8 +52,9 @@ def eval(
 
     A captioner captions every image and grounds the phrases of the true captions; both are scored: caption metrics, F1
     of grounded words, attention accuracy on true sentences, kinds of error. A phrase grounder finds the phrases of the
-    true captions; a matcher also searches images for captions and captions for images. With --finder a captioner's
-    words get the boxes that another model finds for them; true captions are then not asked for.
+    true captions; a matcher also searches images for captions and captions for images. With --finder another model has
+    a say in which sentences a captioner takes, and finds the boxes of their words; true captions are then not asked
+    for.
 
     The folder of the evaluation has the predictions (captions.jsonl, phrases.jsonl), the scores with their statistics
     for 'deixis compare' (scores.json) and a page of them (scores.html); for a captioner also a page of the worst and
@@ -67,8 +68,8 @@ def eval(
         split: which split of it.
         features: its feature store; without it, what the model sees in each photograph is found now.
         out: where the evaluation goes; into the model's folder if not given, or runs/NAME for one of the package.
-        finder: a model that finds phrases, by name or folder; it gives the nouns of a captioner's sentences their
-            boxes, and must see the same features.
+        finder: a model that finds phrases, by name or folder; it judges the sentences of a captioner's beam and gives
+            their nouns boxes, and must see the same features.
         place: which region is the box of a word or phrase: the one with the most attention (best; of several branches
             the best of each, merged), or the one that all regions vote for (vote). Of a fusion model's heat map it is
             the region with the most heat by our rule (heat) or by the published one (alpha), or the box around what is
@@ -98,7 +99,7 @@ def eval(
     with talk.status(f"reading {data}"):
         reference = read_reference(data, split)
     store = None if features is None else FeatureStore(features)
-    seen: Mapping[str, Any] = look(loaded.eyes, reference, talk) if store is None else store
+    seen: Mapping[str, Any] = look((helper or loaded).eyes, reference, talk) if store is None else store
     with talk.status(f"{loaded.name} on {len(reference.samples)} images"):
         if isinstance(loaded, Captioner):
             predictions, result = evaluate_captioner(loaded, reference, seen, finder=helper)

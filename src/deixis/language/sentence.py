@@ -30,6 +30,8 @@ _GRAMMAR = _UNFINISHED | frozenset(
 )
 """Words that may well stand in a sentence twice."""
 
+_DIRECTIONS = ("back", "bottom", "edge", "front", "middle", "side", "top")
+
 
 def pieces(words: Sequence[str]) -> list[str]:
     """Each word as it stands in the sentence, with the space before it where there is one.
@@ -63,3 +65,17 @@ def echoes(words: Sequence[str]) -> bool:
     """Whether a word with a meaning of its own is said twice: "a white and white house", "a boy and a boy"."""
     content = [word for word in words if word not in _GRAMMAR]
     return len(set(content)) < len(content)
+
+
+def is_direction(words: Sequence[str], at: int) -> bool:
+    """Whether a noun only says where: "front" of "in front of a house", which is no thing with a place of its own."""
+    before = [word for word in words[max(0, at - 2) : at] if word not in ("the", "a")]
+    return (
+        words[at] in _DIRECTIONS and before[-1:] in (["in"], ["on"], ["at"]) and list(words[at + 1 : at + 2]) == ["of"]
+    )
+
+
+def is_out_of_sight(words: Sequence[str], at: int) -> bool:
+    """Whether a noun has no place in the picture: it :func:`is_direction`, or the camera that somebody looks into."""
+    looked_at = words[at] == "camera" and tuple(words[max(0, at - 2) : at]) in (("at", "the"), ("for", "the"))
+    return looked_at or is_direction(words, at)

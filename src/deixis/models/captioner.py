@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -10,17 +10,16 @@ from typing import Self, overload
 
 import numpy as np
 import torch
-from PIL import Image
+from torch import Tensor
 
 from deixis import boxes as geometry
 from deixis.device import CPU, device_of, to_device
-from deixis.images import load_image
 from deixis.language.parse import parse_words
 from deixis.language.sentence import echoes, sentence
 from deixis.language.vocabulary import Vocabulary
 from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, reordered, voters
-from deixis.models.eyes import Eyes, Photo
+from deixis.models.eyes import Eyes, Photo, open_photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.looks import Looks
 from deixis.models.padding import pad_ragged, pad_regions
@@ -28,12 +27,19 @@ from deixis.models.second_look import SecondLook
 from deixis.models.voting import chosen
 from deixis.types import GroundedCaption, Grounding, Json, Place, Regions
 
+Judge = Callable[[Regions, Sequence[str]], Sequence[float]]
+"""What speaks for each of several sentences about an image, in nats."""
+
+WORST = 1e4
+"""Nats that no sentence can make up for."""
+
 
 @dataclass(frozen=True)
 class Style:
     """How sentences are made."""
 
     beam: int = 1
+    judged: int = 0  # the beam where a judge reads its sentences; 0: the same
     length_power: float = 0.0  # of a sentence's length, that its log-probability is divided by when a beam ends
     echoes: bool = True  # a beam's best sentence is taken even if it says a word twice and another does not
     max_words: int = 20
@@ -56,6 +62,7 @@ class Captioner:
     ) -> None:
         self.decoder, self.vocabulary = decoder.eval(), vocabulary
         self.eyes, self.name, self.style = Eyes(extractor), name, style or Style()
+        self.judge: Judge | None = None  # who has a say in which sentence of a beam is taken
 
     def to(self, device: torch.device) -> Self:
         """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
@@ -82,7 +89,7 @@ class Captioner:
         second = SecondLook(self.eyes)
         said = zip(photo, regions, self.looks(regions, names), strict=True)
         return [
-            caption if isinstance(one, Regions) else second.at(caption, looks, seen, partial(_open, one)).caption
+            caption if isinstance(one, Regions) else second.at(caption, looks, seen, partial(open_photo, one)).caption
             for one, seen, (caption, looks) in said
         ]
 
@@ -157,14 +164,26 @@ class Captioner:
     @torch.no_grad()
     def _sentences(self, regions: Sequence[Regions]) -> Sentences:
         encoded = self.decoder.encode_regions(to_device(pad_regions(regions), device_of(self.decoder)))
-        if self.style.beam == 1:
-            said = greedy(self.decoder, encoded, self.style.rules(), self.style.branches)
-        else:
-            said = beam(self.decoder, encoded, self.style.rules(), self.style.beam, self.style.length_power)
-            if not self.style.echoes:
-                twice = [[echoes(self.vocabulary.decode(one)) for one in each] for each in said.words.tolist()]
-                said = reordered(said, torch.tensor(twice).long().argsort(dim=1, stable=True))
-        return to_device(said, CPU)
+        width = self.style.beam if self.judge is None else self.style.judged or self.style.beam
+        if width == 1:
+            return to_device(greedy(self.decoder, encoded, self.style.rules(), self.style.branches), CPU)
+        said = to_device(beam(self.decoder, encoded, self.style.rules(), width, self.style.length_power), CPU)
+        return reordered(said, self._order(said, regions))
+
+    def _order(self, said: Sentences, regions: Sequence[Regions]) -> Tensor:
+        """Which sentence of a beam comes first for each image, which next ``[I, S]``.
+
+        Those that say a word twice come last where that is wanted, and the judge's nats count.
+        """
+        length = (said.words != Vocabulary.pad).sum(-1).clamp_min(1)
+        worth = said.scores / length**self.style.length_power
+        words = [[self.vocabulary.decode(one) for one in each] for each in said.words.tolist()]
+        if self.judge is not None:
+            texts = [[" ".join(one) for one in each] for each in words]
+            worth = worth + torch.tensor([self.judge(*pair) for pair in zip(regions, texts, strict=True)])
+        if not self.style.echoes:
+            worth = worth - WORST * torch.tensor([[echoes(one) for one in each] for each in words]).float()
+        return worth.argsort(dim=1, descending=True, stable=True)
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
@@ -188,10 +207,6 @@ class Captioner:
             return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
 
         return read_model(folder, "captioner", build)
-
-
-def _open(photo: str | Path | Image.Image) -> Image.Image:
-    return photo if isinstance(photo, Image.Image) else load_image(photo)
 
 
 def ground_word(

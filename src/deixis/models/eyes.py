@@ -49,8 +49,13 @@ class Eyes:
         if isinstance(photo, Regions):
             require_extractor(photo.extractor, self.name)
             return photo
-        return self.extractor.extract(photo if isinstance(photo, Image.Image) else load_image(photo))
+        return self.extractor.extract(open_photo(photo))
 
     def to_json(self) -> Json:
         """What the folder keeps."""
         return {"name": self.name, "description": self.description}
+
+
+def open_photo(photo: str | Path | Image.Image) -> Image.Image:
+    """A photograph that may lie in a file."""
+    return photo if isinstance(photo, Image.Image) else load_image(photo)

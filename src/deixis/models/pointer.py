@@ -10,13 +10,11 @@ from typing import Self
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from deixis import boxes as geometry
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
-from deixis.images import load_image
 from deixis.language.number import several
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.tokenise import tokens
@@ -24,7 +22,7 @@ from deixis.language.wordpiece import WordPieces
 from deixis.metrics.phrases import peak, rank_boxes
 from deixis.models.calibration import Calibration
 from deixis.models.checked import Checked
-from deixis.models.eyes import Eyes, Photo
+from deixis.models.eyes import Eyes, Photo, open_photo
 from deixis.models.folder import read_model, write_model
 from deixis.models.fusion import Fusion, FusionConfig, Texts, explained, maps_of, pair_scores
 from deixis.models.fusion.images import square_grid, square_pixels, standardised
@@ -113,6 +111,10 @@ class Pointer:
         name = str(photo) if isinstance(photo, str | Path) else ""
         return Checked(GroundedCaption(words, found, None, name, *size, self.name, caption), match)
 
+    def match(self, photo: Photo, caption: str) -> float:
+        """The chance that a caption is about a photograph, for models with :attr:`presence`."""
+        return self._chances(self.evidence(photo, [caption]), whole=True)[0]
+
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and word pieces; ``extras`` are further texts (recipe, card, metrics)."""
         config = {
@@ -165,7 +167,7 @@ class Pointer:
             return square_grid(regions, config)[None].to(device), regions.size, regions if len(regions) else None
         if isinstance(photo, Regions):
             raise DeixisError(f"the model {self.name} reads photographs themselves, not regions of them.")
-        image = photo if isinstance(photo, Image.Image) else load_image(photo)
+        image = open_photo(photo)
         return standardised(square_pixels(image, config))[None].to(device), image.size, None
 
     def evidence(self, photo: Photo, texts: Sequence[str]) -> list[float]:

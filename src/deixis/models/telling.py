@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from PIL import Image
 
 from deixis.language.names import with_article
+from deixis.language.sentence import is_out_of_sight
 from deixis.models import second_look
 from deixis.models.captioner import Captioner
+from deixis.models.checked import DOUBT
 from deixis.models.confidence import SURE, Confidence
-from deixis.models.eyes import Eyes
+from deixis.models.eyes import Eyes, open_photo
+from deixis.models.judging import assist
 from deixis.models.looks import Looks
+from deixis.models.pointer import Pointer
 from deixis.models.pretrained import CAPTIONER, FINDER, FindsPhrases, load_captioner, load_finder
 from deixis.models.regrounding import reground, together, understands
 from deixis.types import GroundedCaption, Json, Regions
-
-DIRECTIONS = ("back", "bottom", "edge", "front", "middle", "side", "top")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +36,7 @@ class Told:
     sure: bool
     plain: bool = False  # it names what a classifier sees, in place of a sentence of the captioner's
     doubted: str = ""  # what the captioner's sentence is about, and nobody else sees
+    fits: bool = True  # the finder does not take it for the caption of another photograph
 
     @property
     def note(self) -> str:
@@ -43,6 +48,8 @@ class Told:
             )
         if self.doubted:
             return f"Not sure: it speaks of {with_article(self.doubted)}, and no classifier sees one."
+        if not self.fits:
+            return "Not sure: the finder takes it for the caption of another photograph."
         return "" if self.sure else "Not sure: it might say the same if there were nothing to see."
 
     def trust(self) -> Json:
@@ -55,14 +62,16 @@ class Told:
 
 
 class Teller:
-    """A captioner and those who help it: its judges, and a ``finder`` that places the nouns of its sentences.
+    """A captioner and those who help it: two who doubt, and a ``finder`` that places the nouns of its sentences.
 
-    The judges look with the captioner's eyes, or with ``eyes`` that see the same. A finder that was trained on the same
-    features shares its eyes with the captioner: a photograph is then looked at once.
+    Those who doubt look with the captioner's eyes, or with ``eyes`` that see the same. A finder that was trained on the
+    same features shares its eyes with the captioner, so that a photograph is looked at once, and has a say in which
+    sentence is taken (:mod:`deixis.models.judging`). If it takes even that for the caption of another photograph, the
+    sentence is not sure.
     """
 
     def __init__(self, captioner: Captioner, eyes: Eyes | None = None, finder: FindsPhrases | None = None) -> None:
-        share_eyes(captioner, finder)
+        assist(captioner, finder)
         self.captioner, self.finder = captioner, finder
         self.confidence = Confidence(captioner, eyes)
         self.second_look = second_look.SecondLook(eyes or captioner.eyes)
@@ -71,6 +80,11 @@ class Teller:
     def name(self) -> str:
         """What its captions are signed with."""
         return self.captioner.name if self.finder is None else together(self.captioner.name, self.finder)
+
+    def caption(self, photo: str | Path | Image.Image) -> Told:
+        """What is said of one photograph, a file or an image."""
+        name = "" if isinstance(photo, Image.Image) else str(photo)
+        return self.tell([self.captioner.eyes.look(photo)], [partial(open_photo, photo)], [name])[0]
 
     def tell(
         self,
@@ -88,33 +102,30 @@ class Teller:
         told = []
         for (caption, looks), gain, seen, photo in zip(said, gains, regions, photos, strict=True):
             again = self.second_look.at(caption, looks, seen, photo)
-            sure = again.plain >= second_look.SURE if again.plain else gain >= SURE and not again.doubted
-            placed = again.caption if again.plain else self._placed(again.caption, seen, photo, heats)
-            told.append(Told(replace(placed, model=self.name), again.looks, sure, bool(again.plain), again.doubted))
+            if again.plain:
+                caption, sure, fits = again.caption, again.plain >= second_look.SURE, True
+            else:
+                caption, fits = self._placed(caption, seen, photo, heats), self._fits(caption, seen)
+                sure = gain >= SURE and not again.doubted and fits
+            caption = replace(caption, model=self.name)
+            told.append(Told(caption, again.looks, sure, bool(again.plain), again.doubted, fits))
         return told
+
+    def _fits(self, caption: GroundedCaption, regions: Regions) -> bool:
+        """Whether a finder that can tell takes the sentence for one of this photograph."""
+        finder = self.finder
+        if not isinstance(finder, Pointer) or finder.presence is None or not understands(finder, regions):
+            return True
+        return finder.match(regions, " ".join(caption.words)) >= DOUBT
 
     def _placed(
         self, caption: GroundedCaption, regions: Regions, photo: Callable[[], Image.Image], heats: bool
     ) -> GroundedCaption:
-        things = tuple(one for one in caption.groundings if not is_direction(caption.words, one.start))
+        things = tuple(one for one in caption.groundings if not is_out_of_sight(caption.words, one.start))
         caption = replace(caption, groundings=things)
         if self.finder is None:
             return caption
         return reground(self.finder, regions if understands(self.finder, regions) else photo(), caption, heats)
-
-
-def share_eyes(captioner: Captioner, finder: FindsPhrases | None) -> None:
-    """Let a captioner see with the eyes of a finder that sees the same, and a feature grid perhaps."""
-    if finder is not None and finder.eyes is not None and finder.eyes.name == captioner.eyes.name:
-        captioner.eyes = finder.eyes
-
-
-def is_direction(words: Sequence[str], at: int) -> bool:
-    """Whether a noun only says where: "front" of "in front of a house", which is no thing with a place of its own."""
-    before = [word for word in words[max(0, at - 2) : at] if word not in ("the", "a")]
-    return (
-        words[at] in DIRECTIONS and before[-1:] in (["in"], ["on"], ["at"]) and list(words[at + 1 : at + 2]) == ["of"]
-    )
 
 
 def load_teller(model: str = CAPTIONER, finder: str | None = None, device: str = "auto") -> Teller:

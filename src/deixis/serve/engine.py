@@ -29,9 +29,10 @@ from deixis.models.captioner import Captioner
 from deixis.models.checked import DOUBT
 from deixis.models.eyes import Eyes
 from deixis.models.heat import heat_map
+from deixis.models.judging import assist
 from deixis.models.looks import Looks
 from deixis.models.pretrained import CAPTIONER, FINDER, FindsPhrases, check_caption
-from deixis.models.telling import Teller, share_eyes
+from deixis.models.telling import Teller
 from deixis.types import GroundedCaption, HeatMap, Json, Regions
 
 Model = Captioner | FindsPhrases
@@ -107,7 +108,7 @@ class Engine:
         self.models = named(models)
         for name, model in self.models.items():
             if isinstance(model, Captioner):
-                share_eyes(model, self._places(name))
+                assist(model, self._places(name))
         self.batches = self.answered = 0  # how many batches there were, and how many requests in them
         self.under_way = 0  # requests that have a place and no answer yet
         self._pace = 0.5  # seconds for one request, the latest weighing most
