@@ -252,6 +252,37 @@ def test_the_verb(
     assert "finds phrases itself" in capsys.readouterr().err
 
 
+def test_a_finder_judges_the_beam_before_it_places_the_nouns(
+    world: tuple[list[Sample], dict[str, Regions], Captioner],
+) -> None:
+    samples, regions, model = world
+    wide = Captioner(
+        model.decoder, model.vocabulary, model.eyes.to_json(), "wide", Style(beam=2, judged=6, max_words=6)
+    )
+    reference = make_reference(Dataset("scenes", "test", tuple(samples)), tuple)
+    alone, _ = evaluate_captioner(wide, reference, regions)
+    finder = matcher_like(wide, regions[samples[0].image_id].features.shape[1])
+    placed, _ = evaluate_captioner(wide, reference, regions, finder=finder)
+    judged = list(wide.captions([regions[image] for image in placed.captions]))
+    assert wide.judge is not None
+    assert [caption.words for caption in placed.captions.values()] == [caption.words for caption in judged]
+    assert [c.words for c in placed.captions.values()] != [c.words for c in alone.captions.values()]
+
+
+def test_a_finder_that_needs_a_grid_looks_at_the_photographs(
+    world: tuple[list[Sample], dict[str, Regions], Captioner], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The models of the package, without a store: what they see of a photograph has the grid that the finder needs."""
+    (tmp_path / "data").mkdir()
+    world[0][0].open().save(tmp_path / "data" / "0.png")
+    (tmp_path / "data" / "captions.jsonl").write_text(
+        json.dumps({"image": "0.png", "caption": world[0][0].captions[0].text, "split": "test"}) + "\n"
+    )
+    order = ["eval", "deixis-8k", "--finder", "deixis-8k-grounder", "--data", str(tmp_path / "data")]
+    assert cli.run([*order, "--out", str(tmp_path / "out"), "--device", "cpu", "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["finder"] == "deixis-8k-grounder"
+
+
 def test_a_folder_without_a_model_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["eval", str(tmp_path), "--data", str(tmp_path)]) == 1
     assert "config.json" in capsys.readouterr().err
