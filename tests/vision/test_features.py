@@ -394,6 +394,7 @@ def add_or_stop(self, image_id, regions):
     if len(self.image_ids) == 5:
         os.killpg(0, signal.SIGINT)  # what a terminal does on Ctrl-C: to this process and to its workers
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
     StoreWriter.add = add_or_stop
     cli.main(sys.argv[1:])
 """
