@@ -267,6 +267,8 @@ def test_a_finder_judges_the_beam_before_it_places_the_nouns(
     assert wide.judge is not None
     assert [caption.words for caption in placed.captions.values()] == [caption.words for caption in judged]
     assert [c.words for c in placed.captions.values()] != [c.words for c in alone.captions.values()]
+    again, _ = evaluate_captioner(wide, reference, regions)  # the judge does not stay
+    assert again.captions == alone.captions
 
 
 def test_a_finder_that_needs_a_grid_looks_at_the_photographs(

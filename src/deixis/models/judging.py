@@ -30,7 +30,11 @@ DIM = 1e-3
 
 
 def assist(captioner: Captioner, finder: FindsPhrases | None) -> None:
-    """Let a captioner see with the eyes of a finder that sees the same, and be judged by it if it can judge."""
+    """Let a captioner see with the eyes of a finder that sees the same, and be judged by it if it can judge.
+
+    Who judged it before judges no more.
+    """
+    captioner.judge = None
     if finder is not None and finder.eyes is not None and finder.eyes.name == captioner.eyes.name:
         captioner.eyes, captioner.judge = finder.eyes, judge_of(finder)
 
