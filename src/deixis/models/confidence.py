@@ -24,8 +24,8 @@ from deixis.types import GroundedCaption
 SURE = 0.65
 """Nats a word, for the captioner of the package. Below it lies a tenth of the validation photographs, whose captions
 are much worse than the others', and most blank images, screens and drawings that were tried
-(``experiments/flickr8k-entities/confidence.txt``). It was raised from .6 when a judge came to choose the sentences, and a
-wrong one about a photograph of the demo had .61."""
+(``experiments/flickr8k-entities/confidence.txt``). It was raised from .6 when a judge came to
+choose the sentences, after a wrong one about a photograph of the demo had passed."""
 
 
 class Confidence:
