@@ -163,7 +163,7 @@ def test_a_toy_comparison(
         captioners["plain"]["core_minutes"] + grounders["matcher"]["core_minutes"]
     )
     found = json.loads((folder / "runs" / "plain-found-0" / "run.json").read_text())
-    assert (found["asked"]["from"], found["asked"]["finder"]) == ("plain", "matcher")
+    assert (found["asked"]["from"], found["asked"]["finder"]) == ("plain", "matcher-0")
     assert found["supervision"] == "photographs with captions, no boxes"
     assert captioners["plain-vote"]["scores"]["CIDEr"]["against_baseline"]["p"] == 1
     assert captioners["plain-vote"]["core_minutes"] == 0
@@ -245,7 +245,8 @@ class Hollow(Bench):
 
     def train(self, run: Run) -> None:
         self.model(run).mkdir(exist_ok=True)
-        write_json(self.model(run) / "table.json", {"asked": run.asked(), "seconds": 0, "finished": True})
+        asked = self.experiment.asked(run)
+        write_json(self.model(run) / "table.json", {"asked": asked, "seconds": 0, "finished": True})
 
     def keep(self, run: Run) -> None:
         keep_by_hand(self.experiment, run, {"CIDEr": [0.0]})
@@ -260,7 +261,7 @@ def keep_by_hand(
     scores = [mean_score(name, ids, items, f"how:{name}") for name, items in values.items()]
     save_scores(home / f"scores-{experiment.report}.json.gz", scores, {"others": {"extra": [0.5, "how:extra"]}})
     shown = {"supervision": "photographs with captions, no boxes", "extractor": "eyes", "proposals": "none", **about}
-    write_json(home / "run.json", {"asked": run.asked(), "training_seconds": seconds, **shown})
+    write_json(home / "run.json", {"asked": experiment.asked(run), "training_seconds": seconds, **shown})
 
 
 def test_what_another_process_does_is_left_to_it(tmp_path: Path) -> None:
@@ -486,6 +487,20 @@ def test_runs_from_before_there_were_finders_are_still_good(tmp_path: Path) -> N
     assert is_kept(experiment, run)
     with pytest.raises(DeixisError, match="finder was different"):
         is_kept(experiment, Run(replace(run.row, finder="matcher"), 0))
+
+
+def test_a_model_that_began_from_another_seed_is_another_model(tmp_path: Path) -> None:
+    """Kept when the teacher had one seed for all; then the teacher has as many as its pupils."""
+    pupils = 'teacher = "matcher"\nseeds = [0, 1]'
+    text = TOML.replace('teacher = "matcher"\nseeds = [0]', pupils)
+    one = described(tmp_path / "toy", text.replace('seeds = [0, 1]\nplace = "best"', 'seeds = [0]\nplace = "best"'))
+    assert one.asked(Run(one.rows["plain-found"], 1))["finder"] == "matcher-0"
+    for seed in (0, 1):
+        keep_by_hand(one, Run(one.rows["taught"], seed), {"CIDEr": [0.0]})
+    several = described(tmp_path / "toy", text)
+    assert is_kept(several, Run(several.rows["taught"], 0))
+    with pytest.raises(DeixisError, match=r"taught-1 was made by another description \(given\.teacher was different"):
+        is_kept(several, Run(several.rows["taught"], 1))
 
 
 def test_the_row_of_the_finder_tells_how_it_chooses_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

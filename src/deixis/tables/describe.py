@@ -88,13 +88,6 @@ class Run:
         """The row's, with the seed."""
         return None if self.row.recipe is None or self.seed is None else replace(self.row.recipe, seed=self.seed)
 
-    def asked(self) -> Json:
-        """All that decides on the result besides data and code; what is kept with it, and compared with it later."""
-        row = self.row
-        recipe = None if self.recipe is None else self.recipe.to_json()
-        about = {"recipe": recipe, "from": row.source, "finder": row.finder, "without": row.without}
-        return {**about, "features": row.features, "place": row.place, "given": dict(row.given), "seed": self.seed}
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -129,6 +122,18 @@ class Experiment:
         """The run of another row whose model this one takes: that of the same seed, or the only one there is."""
         row = self.rows[name]
         return Run(row, row.seeds[0] if len(row.seeds) == 1 else run.seed)
+
+    def asked(self, run: Run) -> Json:
+        """All that decides on a run's result besides data and code; what is kept with it, and compared with it later.
+
+        Other rows are named with their seeds: a model that began from another seed's is another model.
+        """
+        row = run.row
+        recipe = None if run.recipe is None else run.recipe.to_json()
+        finder = self.model_for(run, row.finder).name if row.finder else ""
+        given = {role: self.model_for(run, other).name for role, other in row.given}
+        about = {"recipe": recipe, "from": row.source, "finder": finder, "without": row.without}
+        return {**about, "features": row.features, "place": row.place, "given": given, "seed": run.seed}
 
     def columns(self) -> set[str]:
         """The scores of all tables."""

@@ -61,7 +61,7 @@ def is_kept(experiment: Experiment, run: Run) -> bool:
     if not folder.is_dir():
         return False
     record = read_json(folder / "run.json")
-    _refuse_other(folder, record["asked"], run.asked())
+    _refuse_other(folder, record["asked"], experiment.asked(run))
     return True
 
 
@@ -179,7 +179,7 @@ class Bench:
         folder, recipe, experiment = self.model(run), run.recipe, self.experiment
         assert recipe is not None
         extractor = self.store(run.row.features).extractor
-        clock = _Clock(folder / "table.json", {**run.asked(), "extractor": extractor})
+        clock = _Clock(folder / "table.json", {**experiment.asked(run), "extractor": extractor})
         if clock.finished:
             return
         given = Given(**{role: self.model(experiment.model_for(run, row)) for role, row in run.row.given})
@@ -228,7 +228,7 @@ class Bench:
             shown = joint_supervision(shown, *finder) if finder else shown
         store = self.store(run.row.features)
         about = {
-            "asked": run.asked(),
+            "asked": experiment.asked(run),
             "supervision": shown,
             "extractor": store.extractor,
             "proposals": store.contents.description.get("proposals", {}).get("supervision", "unknown"),
