@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw
 from skimage import data as photographs
+from skimage.util import img_as_ubyte
 
 from deixis.data import Sample, load
 from deixis.metrics.score import load_scores
@@ -28,6 +29,16 @@ from deixis.vision.store import FeatureStore
 
 CODE = ("def", "return self", "window", "open file", "error", "the quick brown fox", "lorem ipsum", "x = 1", "print")
 REAL = ("astronaut", "chelsea", "coffee", "camera", "rocket")  # everyday photographs, more or less
+LATER = (
+    "retina",
+    "horse",
+    "logo",
+    "immunohistochemistry",
+    "microaneurysms",
+    "shepp_logan_phantom",
+    "checkerboard",
+    "colorwheel",
+)  # looked at after all was chosen
 OTHER = ("coins", "page", "clock", "text", "moon", "hubble_deep_field", "brick", "grass", "gravel", "cell")
 
 
@@ -48,14 +59,19 @@ def main(run: str, finder: str, evaluation: Path, store: FeatureStore, data: Pat
     for name, values in (("gain", gains), ("log-probability", likely)):
         print(f"rank correlation with CIDEr: {name} {rank_correlation(values, quality):.2f}")
     look_twice(teller, store, {sample.image_id: sample for sample in load(data, "val").samples}, cider)
-    for kind, images in (("made", made()), ("not everyday", ready(OTHER)), ("photographs", ready(REAL))):
+    kinds = {"made": made(), "not everyday": ready(OTHER), "later": ready(LATER), "photographs": ready(REAL)}
+    for kind, images in kinds.items():
         regions = [captioner.eyes.look(image) for image in images.values()]
         own = list(captioner.captions(regions))
         told = teller.tell(regions, [image.copy for image in images.values()])
-        for name, spoken, gain, one in zip(images, own, judge.gains(own), told, strict=True):
+        for name, spoken, gain, seen, one in zip(images, own, judge.gains(own), regions, told, strict=True):
             verdict = "sure" if one.sure else "not sure"
             changed = f" (own: {spoken.caption})" if one.plain else "" if one.fits else " (of another photograph)"
-            print(f"{kind:13} {name:18} gain {gain:5.2f}  {verdict:8} {one.caption.caption}{changed}")
+            beside = captioner.familiar.beside(seen) / captioner.familiar.limit if captioner.familiar else float("nan")
+            amount = f"gain {gain:5.2f}, strange {beside:4.1f}"
+            print(f"{kind:13} {name:20} {amount}  {verdict:8} {one.caption.caption}{changed}")
+        print(f"{kind:13} not sure: {sum(not one.sure for one in told)} of {len(told)}", end="; ")
+        print(f"strange (over 1): {sum(one.strange for one in told)}")
 
 
 def look_twice(teller: Teller, store: FeatureStore, samples: Mapping[str, Sample], cider: Mapping[str, float]) -> None:
@@ -72,6 +88,7 @@ def look_twice(teller: Teller, store: FeatureStore, samples: Mapping[str, Sample
     doubted = [one for one in told if one.doubted]
     print(f"captions doubted: {len(doubted)}, of them named plainly: {sum(one.plain for one in doubted)}")
     for name, which in (
+        ("of photographs that are strange", [one for one in told if one.strange]),
         ("taken for those of another photograph", [one for one in told if not one.fits]),
         ("not sure", [one for one in told if not one.sure]),
         ("sure", [one for one in told if one.sure]),
@@ -87,7 +104,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 def ready(names: tuple[str, ...]) -> dict[str, Image.Image]:
     """Pictures that come with scikit-image."""
-    return {name: Image.fromarray(np.asarray(getattr(photographs, name)())).convert("RGB") for name in names}
+    return {name: Image.fromarray(img_as_ubyte(getattr(photographs, name)())).convert("RGB") for name in names}
 
 
 def made() -> dict[str, Image.Image]:

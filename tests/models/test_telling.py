@@ -30,6 +30,7 @@ def test_notes_say_why() -> None:
     assert Told(caption, LOOKS, sure=True, plain=True, doubted="dog").note.startswith("Named plainly: ")
     assert Told(caption, LOOKS, sure=False, plain=True, doubted="dog").note.startswith("Not sure, and named plainly: ")
     assert Told(caption, LOOKS, sure=False, fits=False).note.startswith("Not sure: the finder takes it for the caption")
+    assert Told(caption, LOOKS, sure=False, strange=True, plain=True).note.startswith("Not sure: the picture is unlike")
     told = Told(caption, LOOKS, sure=False).to_json()
     assert GroundedCaption.from_json(told) == caption
     assert (told["sure"], told["plain"], told["note"][:8]) == (False, False, "Not sure")
@@ -51,6 +52,7 @@ def test_who_decides_whether_it_is_sure(
     """A plain sentence is as sure as its name; the captioner's own as its gain, unless its subject is doubted."""
     monkeypatch.setattr(telling, "SURE", nats)
     teller = Teller(load_captioner(device="cpu"))
+    teller.captioner.familiar = None  # a grey picture is strange
     photo = Image.new("RGB", (64, 48), "grey")
     monkeypatch.setattr(teller.second_look, "at", lambda caption, looks, *_: Seen(caption, looks, doubted, plain))
     (told,) = teller.tell([teller.captioner.eyes.look(photo)], [photo.copy], ["x.jpg"])
@@ -96,6 +98,7 @@ def test_a_sentence_that_the_finder_takes_for_one_of_another_photograph_is_not_s
 ) -> None:
     monkeypatch.setattr(telling, "SURE", -99)
     teller = load_teller(device="cpu")
+    teller.captioner.familiar = None  # a grey picture is strange
     image = Image.new("RGB", (64, 48), "grey")
     monkeypatch.setattr(teller.second_look, "at", lambda caption, looks, *_: Seen(caption, looks))
     monkeypatch.setattr(teller.finder, "match", lambda regions, text: chance)

@@ -74,7 +74,10 @@ def test_the_teacher_is_in_no_model(material: Material, matcher: Path, tmp_path:
     assert losses(tmp_path)[0]["distil"] > 0
     plain = run_recipe(quick("updown-small"), material, tmp_path / "plain")
     taught = Captioner.from_pretrained(tmp_path).decoder.state_dict()
-    assert set(taught) == set(Captioner.from_pretrained(plain).decoder.state_dict())
+    untaught = Captioner.from_pretrained(plain)
+    assert set(taught) == set(untaught.decoder.state_dict())
+    assert untaught.familiar is not None
+    assert not untaught.familiar.is_strange(material.regions[material.training[0].image_id])
     assert str(matcher) in (tmp_path / "README.md").read_text()
 
 

@@ -20,7 +20,8 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.models.decoder import Decoder, DecoderConfig
 from deixis.models.decoding import Rules, Sentences, beam, forbid, greedy, mean_logprobs, reordered, voters
 from deixis.models.eyes import Eyes, Photo, open_photo
-from deixis.models.folder import read_model, write_model
+from deixis.models.familiar import Familiar
+from deixis.models.folder import FAMILIAR, read_model, write_model
 from deixis.models.looks import Looks
 from deixis.models.padding import pad_ragged, pad_regions
 from deixis.models.second_look import SecondLook
@@ -63,6 +64,7 @@ class Captioner:
         self.decoder, self.vocabulary = decoder.eval(), vocabulary
         self.eyes, self.name, self.style = Eyes(extractor), name, style or Style()
         self.judge: Judge | None = None  # who has a say in which sentence of a beam is taken
+        self.familiar: Familiar | None = None  # what the photographs were like that it learnt from
 
     def to(self, device: torch.device) -> Self:
         """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
@@ -194,7 +196,12 @@ class Captioner:
             "style": asdict(self.style),
             "extractor": self.eyes.to_json(),
         }
-        write_model(folder, config, self.decoder, self.vocabulary, extras)
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / FAMILIAR).unlink(missing_ok=True)  # of another model
+        if self.familiar is not None:
+            self.familiar.save(path)
+        write_model(path, config, self.decoder, self.vocabulary, extras)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Captioner:
@@ -206,7 +213,9 @@ class Captioner:
             style = Style(**config["style"])
             return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
 
-        return read_model(folder, "captioner", build)
+        captioner = read_model(folder, "captioner", build)
+        captioner.familiar = Familiar.load(Path(folder))
+        return captioner
 
 
 def ground_word(

@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # a configuration can be read without torch
 
 FORMAT = 1
 
+FAMILIAR = "familiar.safetensors"
+"""What the photographs were like that a model learnt from; not every model has it."""
+
 Precision = Literal["half", "int8"]
 
 LARGE = 1024
@@ -66,7 +69,8 @@ def pack_model(
             raise DeixisError(f"{old} has weights that {precision} cannot hold ({key}); keep it as it is.")
         packed |= parts
     new.mkdir(parents=True, exist_ok=True)
-    for file in ("vocabulary.json", "recipe.json"):
+    files = ("vocabulary.json", "recipe.json", *([FAMILIAR] if (old / FAMILIAR).exists() else []))
+    for file in files:
         (new / file).write_bytes((old / file).read_bytes())
     _write(new, config, packed, extras)
 

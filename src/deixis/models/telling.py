@@ -37,10 +37,13 @@ class Told:
     plain: bool = False  # it names what a classifier sees, in place of a sentence of the captioner's
     doubted: str = ""  # what the captioner's sentence is about, and nobody else sees
     fits: bool = True  # the finder does not take it for the caption of another photograph
+    strange: bool = False  # the picture is unlike the photographs that the captioner learnt from
 
     @property
     def note(self) -> str:
         """How far to trust the caption, where that needs a word."""
+        if self.strange:
+            return "Not sure: the picture is unlike the photographs that the model learnt from."
         if self.plain:
             named = "Named plainly" if self.sure else "Not sure, and named plainly"
             return (
@@ -67,7 +70,8 @@ class Teller:
     Those who doubt look with the captioner's eyes, or with ``eyes`` that see the same. A finder that was trained on the
     same features shares its eyes with the captioner, so that a photograph is looked at once, and has a say in which
     sentence is taken (:mod:`deixis.models.judging`). If it takes even that for the caption of another photograph, the
-    sentence is not sure.
+    sentence is not sure. Nor is any sentence about a picture that is strange to the captioner
+    (:mod:`deixis.models.familiar`).
     """
 
     def __init__(self, captioner: Captioner, eyes: Eyes | None = None, finder: FindsPhrases | None = None) -> None:
@@ -102,13 +106,14 @@ class Teller:
         told = []
         for (caption, looks), gain, seen, photo in zip(said, gains, regions, photos, strict=True):
             again = self.second_look.at(caption, looks, seen, photo)
+            strange = self.captioner.familiar is not None and self.captioner.familiar.is_strange(seen)
             if again.plain:
                 caption, sure, fits = again.caption, again.plain >= second_look.SURE, True
             else:
                 caption, fits = self._placed(caption, seen, photo, heats), self._fits(caption, seen)
                 sure = gain >= SURE and not again.doubted and fits
-            caption = replace(caption, model=self.name)
-            told.append(Told(caption, again.looks, sure, bool(again.plain), again.doubted, fits))
+            caption, sure = replace(caption, model=self.name), sure and not strange
+            told.append(Told(caption, again.looks, sure, bool(again.plain), again.doubted, fits, strange))
         return told
 
     def _fits(self, caption: GroundedCaption, regions: Regions) -> bool:

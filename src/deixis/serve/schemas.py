@@ -70,9 +70,10 @@ class GroundedSentence(BaseModel):
 class Captioned(GroundedSentence):
     """A caption in which every noun has its place; ``steps`` where they were asked for.
 
-    ``sure`` is false where the sentence would be about as likely if there were nothing to see, or is about a thing
-    that no classifier sees; ``plain`` where a plain sentence names what a classifier sees instead; ``note`` says either
-    in words, and is empty otherwise.
+    ``sure`` is false where the sentence would be about as likely if there were nothing to see, is about a thing that no
+    classifier sees, is taken for the caption of another photograph, or the picture is unlike all photographs; ``plain``
+    is true where a plain sentence names what a classifier sees instead; ``note`` says each in words, and is empty
+    otherwise.
     """
 
     sure: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from deixis.metrics.references import Reference, make_reference
 from deixis.models.aligner import counting
 from deixis.models.captioner import Captioner, Style
 from deixis.models.decoder import Decoded, Decoder, DecoderConfig
+from deixis.models.familiar import PHOTOGRAPHS, Familiar
 from deixis.objectives.cross_entropy import cross_entropy, hear_own_words
 from deixis.objectives.cycle import Localizer, cycle
 from deixis.objectives.distil import distil
@@ -123,6 +124,7 @@ def train_captioner(
     if start is not None:
         network.decoder.load_state_dict(start.decoder.state_dict())
     validation = Validation(material)
+    usual = cache(partial(known_photographs, material))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
         style = Style(max_words=recipe.max_words, branches=branches)
@@ -135,7 +137,9 @@ def train_captioner(
         return validation.scores(said)
 
     def save_best(network: Network, epoch: int, scores: Scores) -> None:
-        captioner(network).save_pretrained(out, card_files(recipe, material, epoch, scores, f"greedy{given}"))
+        best = captioner(network)
+        best.familiar = usual()
+        best.save_pretrained(out, card_files(recipe, material, epoch, scores, f"greedy{given}"))
         talk.save_best(network, epoch, scores)
 
     train(
@@ -148,6 +152,15 @@ def train_captioner(
         replace(talk, save_best=save_best),
         finished=lambda lines: nothing_left(lines, recipe.critic),
     )
+
+
+def known_photographs(material: Material) -> Familiar:
+    """What the training photographs are like; enough of them, evenly taken."""
+    some = material.training[:: -(-len(material.training) // PHOTOGRAPHS)]
+    shown, others = (
+        (material.regions[sample.image_id] for sample in samples) for samples in (some, material.validation)
+    )
+    return Familiar.learn(shown, others)
 
 
 def _check_start(start: Captioner, config: DecoderConfig, material: Material, folder: str) -> None:
