@@ -63,17 +63,21 @@ def test_it_goes_with_the_model(tmp_path: Path) -> None:
 
 
 def test_a_bad_file_is_named(tmp_path: Path) -> None:
-    assert Familiar.load(tmp_path) is None
+    assert Familiar.load(tmp_path, 3) is None
     (tmp_path / FAMILIAR).write_bytes(b"no tensors")
     with pytest.raises(DeixisError, match=r"cannot be read.*delete it"):
-        Familiar.load(tmp_path)
+        Familiar.load(tmp_path, 3)
     parts = {"mean": np.zeros(3, np.float32), "directions": np.zeros((2, 4), np.float16)}
     save_file(parts, tmp_path / FAMILIAR)
     with pytest.raises(DeixisError, match=r"cannot be read.*limit"):
-        Familiar.load(tmp_path)
-    save_file({**parts, "limit": np.ones(1, np.float32)}, tmp_path / FAMILIAR)
-    with pytest.raises(DeixisError, match="do not belong together"):
-        Familiar.load(tmp_path)
+        Familiar.load(tmp_path, 3)
+    limit = {"limit": np.ones(1, np.float32)}
+    save_file({**parts, **limit}, tmp_path / FAMILIAR)
+    for width in (3, 4):  # one part is as wide as that, and the other is not
+        with pytest.raises(DeixisError, match=f"does not fit features of {width} numbers"):
+            Familiar.load(tmp_path, width)
+    save_file({**parts, **limit, "directions": np.zeros((2, 3), np.float16)}, tmp_path / FAMILIAR)
+    assert Familiar.load(tmp_path, 3) is not None
 
 
 @pytest.mark.parametrize("name", ["deixis-8k", "deixis-8k-pairs"])

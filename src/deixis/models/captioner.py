@@ -214,7 +214,7 @@ class Captioner:
             return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
 
         captioner = read_model(folder, "captioner", build)
-        captioner.familiar = Familiar.load(Path(folder))
+        captioner.familiar = Familiar.load(Path(folder), captioner.decoder.config.features)
         return captioner
 
 

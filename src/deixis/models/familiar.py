@@ -62,8 +62,8 @@ class Familiar:
         draft.rename(folder / FAMILIAR)
 
     @classmethod
-    def load(cls, folder: Path) -> Familiar | None:
-        """What :meth:`save` wrote; None where nothing was."""
+    def load(cls, folder: Path, width: int) -> Familiar | None:
+        """What :meth:`save` wrote, of features that are so wide; None where nothing was."""
         if not (folder / FAMILIAR).exists():
             return None
         try:
@@ -71,8 +71,8 @@ class Familiar:
             mean, directions, limit = stored["mean"], stored["directions"], stored["limit"]
         except (OSError, KeyError, SafetensorError) as error:
             raise DeixisError(f"{folder / FAMILIAR} cannot be read ({error}); delete it to do without.") from None
-        if mean.ndim != 1 or directions.ndim != 2 or directions.shape[1] != len(mean) or limit.shape != (1,):
-            raise DeixisError(f"{folder / FAMILIAR} has parts that do not belong together; delete it to do without.")
+        if mean.shape != (width,) or directions.shape[1:] != (width,) or limit.shape != (1,):
+            raise DeixisError(f"{folder / FAMILIAR} does not fit features of {width} numbers; delete it to do without.")
         return cls(mean, directions, float(limit[0]))
 
 
