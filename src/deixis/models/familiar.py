@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from deixis.errors import DeixisError
+from deixis.files import atomic_path
 from deixis.models.folder import FAMILIAR
 from deixis.types import Regions
 
@@ -56,10 +57,8 @@ class Familiar:
     def save(self, folder: Path) -> None:
         """Write it into a model's folder."""
         limit = np.array([self.limit], dtype=np.float32)
-        draft = folder / "familiar.partial"
-        save_file({"mean": self.mean, "directions": self.directions, "limit": limit}, draft)
-        draft.chmod(0o644)  # safetensors writes for the owner alone
-        draft.rename(folder / FAMILIAR)
+        with atomic_path(folder / FAMILIAR) as tmp_path:
+            save_file({"mean": self.mean, "directions": self.directions, "limit": limit}, tmp_path)
 
     @classmethod
     def load(cls, folder: Path, width: int) -> Familiar | None:

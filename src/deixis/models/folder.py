@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from deixis.errors import DeixisError
+from deixis.files import atomic_path, write_atomic
 from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
 
@@ -71,7 +72,7 @@ def pack_model(
     new.mkdir(parents=True, exist_ok=True)
     files = ("vocabulary.json", "recipe.json", *([FAMILIAR] if (old / FAMILIAR).exists() else []))
     for file in files:
-        (new / file).write_bytes((old / file).read_bytes())
+        write_atomic(new / file, (old / file).read_bytes())
     _write(new, config, packed, extras)
 
 
@@ -102,13 +103,11 @@ def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapp
     from safetensors.torch import save_file
 
     for name, text in extras.items():
-        (path / name).write_text(text, encoding="utf-8")
+        write_atomic(path / name, text)
     text = json.dumps({"format": FORMAT, **config}, indent=1)
-    (path / "config.json").write_text(text + "\n", encoding="utf-8")
-    draft = path / "weights.partial"
-    save_file({name: value.contiguous() for name, value in weights.items()}, draft)
-    draft.chmod(0o644)  # safetensors writes for the owner alone
-    draft.rename(path / "weights.safetensors")
+    write_atomic(path / "config.json", text + "\n")
+    with atomic_path(path / "weights.safetensors") as tmp_path:
+        save_file({name: value.contiguous() for name, value in weights.items()}, tmp_path)
 
 
 def read_config(folder: str | Path, *kinds: str) -> Json:
