@@ -18,14 +18,13 @@ from rich.text import Text
 
 from deixis.cache import cache_folder
 from deixis.commands.captions_file import CaptionsFile
-from deixis.commands.clock import Clock
-from deixis.commands.features import SHOWN, cores, terminable, watched
+from deixis.commands.console import Clock, stderr_console, terminable, track
 from deixis.errors import DeixisError, UsageError
 from deixis.images import load_image
 from deixis.models.pretrained import CAPTIONER
 from deixis.photographs import images_in
 from deixis.types import GroundedCaption, Json, Regions
-from deixis.vision.bulk import Job, Outcome, Workers, outcome_of
+from deixis.vision.bulk import Job, Outcome, Workers, available_cores, outcome_of
 
 if TYPE_CHECKING:
     from deixis.models.captioner import Captioner
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 BATCH = 16  # photographs that are captioned, and written, together
+SHOWN = 20  # unreadable files that are listed at the end
 WORTH_PROCESSES = 24  # photographs; a process takes seconds to load torch
 
 
@@ -87,7 +87,7 @@ def caption(
     if branches is not None and not alone:
         raise UsageError("--branches draws one photograph; name it.")
     pictures = picture_files(draw, wanted, alone)
-    talk, clock = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True), Clock()
+    talk, clock = stderr_console(quiet), Clock()
     with talk.status("loading torch"), clock.measure("import"):
         import torch
 
@@ -124,7 +124,7 @@ def caption(
 
         outcomes = clock.each("regions", look(teller.captioner, left, _processes(processes, len(left))))
         if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
-            outcomes = watched(outcomes, len(left), talk)  # else what is said shows how far it is
+            outcomes = track(outcomes, len(left), talk)  # else what is said shows how far it is
         try:
             caption_all(outcomes, deliver, done.bad)
         except KeyboardInterrupt:
@@ -185,7 +185,7 @@ def _extractor(description: Json, grid: int, device: str) -> Extractor:
 def _processes(asked: int | None, photographs: int) -> int:
     if asked is not None:
         return max(1, min(asked, photographs))
-    return cores() if photographs >= WORTH_PROCESSES else 1
+    return available_cores() if photographs >= WORTH_PROCESSES else 1
 
 
 # Captioning -------------------------------------------------------------------------------------------------------
