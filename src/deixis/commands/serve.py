@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from deixis.errors import DeixisError
-from deixis.models.pretrained import CAPTIONER, model_names
+from deixis.pipelines.load import CAPTIONER, model_names
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -64,7 +64,7 @@ def serve(
     with talk.status("loading the models"):
         import torch
 
-        from deixis.models.pretrained import load_model
+        from deixis.pipelines.load import load_model
         from deixis.serve.engine import Engine, Limits
 
         if threads:
