@@ -14,10 +14,10 @@ import sys
 import torch
 from machine import gemm_rate, peak_memory, seconds
 
-from deixis.models.decoder import Decoder, DecoderConfig
-from deixis.models.decoding import Rules, greedy
-from deixis.objectives.cross_entropy import cross_entropy
-from deixis.objectives.cycle import CycleConfig, Localizer, cycle
+from deixis.methods.updown.decode import Rules, greedy
+from deixis.methods.updown.losses.cross_entropy import cross_entropy
+from deixis.methods.updown.losses.cycle import CycleConfig, Localizer, cycle
+from deixis.methods.updown.network import Decoder, DecoderConfig
 
 
 def flops(c: DecoderConfig, images: int, regions: int, captions: int, steps: int, branches: int) -> float:

@@ -14,10 +14,12 @@ import torch
 from machine import gemm_rate, peak_memory, seconds
 
 from deixis.language.wordpiece import WordPieces
-from deixis.models.fusion import Fusion, Texts, base, match_maps, small
-from deixis.objectives.map_consistency import box_masks
-from deixis.recipes.fusions import FUSIONS
-from deixis.training.fusions import Batch, Network, map_side
+from deixis.methods.albef.config import base, small
+from deixis.methods.albef.gradcam import match_maps
+from deixis.methods.albef.losses.map_consistency import box_masks
+from deixis.methods.albef.network import AlbefNet, Texts
+from deixis.methods.albef.recipes import FUSIONS
+from deixis.methods.albef.train import Batch, Network, map_side
 
 LENGTH = 12  # word pieces of a phrase
 
@@ -28,18 +30,18 @@ def texts(count: int, vocabulary: int) -> Texts:
 
 
 @torch.no_grad()
-def score(model: Fusion, images: torch.Tensor, some: Texts) -> None:
+def score(model: AlbefNet, images: torch.Tensor, some: Texts) -> None:
     model.score(model.fuse(model.read(some), some, model.encode(images)))
 
 
 @torch.no_grad()
-def mapped(model: Fusion, images: torch.Tensor, some: Texts) -> None:
+def mapped(model: AlbefNet, images: torch.Tensor, some: Texts) -> None:
     match_maps(model, model.encode(images), some)
 
 
 def pairs() -> None:
     """One pair; one image with eight phrases against eight calls."""
-    model = Fusion(base()).eval()
+    model = AlbefNet(base()).eval()
     image = torch.randn(1, 3, model.config.pixels, model.config.pixels)
     one, eight = texts(1, model.config.vocabulary), texts(8, model.config.vocabulary)
     forward = seconds(lambda: score(model, image, one))
@@ -58,7 +60,7 @@ def step(name: str) -> None:
     before = peak_memory()
     pieces = WordPieces((*WordPieces.specials, *(f"word{i}" for i in range(config.vocabulary - 5))))
     torch.manual_seed(0)
-    network = Network(recipe, Fusion(config), pieces).train()
+    network = Network(recipe, AlbefNet(config), pieces).train()
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimiser = torch.optim.Adam(learning, lr=1e-5, fused=True)
     some = texts(recipe.images, config.vocabulary)

@@ -19,18 +19,18 @@ import numpy as np
 import torch
 from machine import gemm_rate, peak_memory, seconds
 
-from deixis.models.decoder import Decoder, DecoderConfig
-from deixis.models.decoding import Rules
-from deixis.models.matcher import Matcher, MatcherConfig
-from deixis.models.padding import PaddedRegions
-from deixis.objectives.matching import matching
-from deixis.objectives.self_critical import CriticConfig, Images, cider_reward, self_critical
+from deixis.layers.padding import PaddedRegions
+from deixis.methods.scan.losses.triplet import matching
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.methods.updown.decode import Rules
+from deixis.methods.updown.losses.self_critical import CriticConfig, Images, cider_reward, self_critical
+from deixis.methods.updown.network import Decoder, DecoderConfig
 
 REGIONS, WORDS, VOCABULARY = 36, 20, 8000
 SAMPLES, SAID = 5, 16  # sentences an image, words of each
 
 
-def flops(c: MatcherConfig, images: int, captions: int, training: bool) -> float:
+def flops(c: ScanConfig, images: int, captions: int, training: bool) -> float:
     """Of the matrix products: the backward pass has twice those of the forward one, but none towards the features."""
     project = 2 * images * REGIONS * c.features * c.embed
     read = 2 * 2 * captions * WORDS * (c.words + c.embed) * 3 * c.embed
@@ -42,7 +42,7 @@ def flops(c: MatcherConfig, images: int, captions: int, training: bool) -> float
     return 2 * project + 3 * read + compare + again
 
 
-def batch(c: MatcherConfig, images: int, captions: int) -> tuple[PaddedRegions, torch.Tensor]:
+def batch(c: ScanConfig, images: int, captions: int) -> tuple[PaddedRegions, torch.Tensor]:
     torch.manual_seed(0)
     seen = torch.randn(images, REGIONS, c.features)
     mask = torch.ones(images, REGIONS, dtype=torch.bool)
@@ -51,7 +51,7 @@ def batch(c: MatcherConfig, images: int, captions: int) -> tuple[PaddedRegions, 
 
 
 def iteration(
-    matcher: Matcher, optimiser: torch.optim.Adam, regions: PaddedRegions, words: torch.Tensor, bf16: bool
+    matcher: ScanNet, optimiser: torch.optim.Adam, regions: PaddedRegions, words: torch.Tensor, bf16: bool
 ) -> None:
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         loss = matching(matcher, matcher.see(regions), matcher.hear(words), torch.arange(len(words)))
@@ -98,7 +98,7 @@ def case(name: str, scale: int) -> None:
         iterate, work = criticism(images, bf16)
         tell(f"self-critical, {images} images x {SAMPLES} samples, {precision}", seconds(iterate), work, bf16, before)
         return
-    matcher = Matcher(MatcherConfig(vocabulary=VOCABULARY, features=2048))
+    matcher = ScanNet(ScanConfig(vocabulary=VOCABULARY, features=2048))
     images, captions = (128, 128) if kind == "train" else (200, 1000)
     images, captions = images // scale, captions // scale
     regions, words = batch(matcher.config, images, captions)

@@ -24,13 +24,13 @@ from machine import gemm_rate, peak_memory, seconds
 from deixis.data.scenes import make_scene
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.grounder import Grounder
-from deixis.models.padding import PaddedRegions
-from deixis.models.phrases import Description, pad_phrases
-from deixis.models.refiner import Refiner, RefinerConfig
-from deixis.models.vectors import WIDTH
-from deixis.recipes import GROUNDERS, Phase
-from deixis.training.grounders import Batch, Network
+from deixis.layers.padding import PaddedRegions
+from deixis.layers.text_vectors import WIDTH
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.network import ReirConfig, ReirNet
+from deixis.methods.reir.phrases import Description, pad_phrases
+from deixis.methods.reir.train import Batch, Network
+from deixis.runs.recipes import GROUNDERS, Phase
 from deixis.vision.extractor import default_extractor
 
 SENTENCES, PHRASES, BOXES, WORDS = 10, 4, 50, 7000
@@ -55,7 +55,7 @@ def batch(features: int) -> Batch:
     return Batch(regions, phrases, torch.rand(SENTENCES, BOXES, WIDTH))
 
 
-def flops(c: RefinerConfig) -> float:
+def flops(c: ReirConfig) -> float:
     """Of one forward pass, matrix products only."""
     words, phrases, regions = SENTENCES * 12, SENTENCES * PHRASES, SENTENCES * BOXES
     kept, spelled = phrases * c.keep, phrases * 4
@@ -106,7 +106,7 @@ def latency() -> None:
     )
     extractor = {"name": eyes.name, "description": eyes.describe()}
     config = replace(GROUNDERS["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
-    grounder = Grounder(Refiner(config), VOCABULARY, extractor, "benchmark")
+    grounder = ReirGrounder(ReirNet(config), VOCABULARY, extractor, "benchmark")
     grounder.ground(regions, ["anything"])  # loads the encoder, and the vectors of the class names
     for count in (1, 10, 50):
         fresh = (f"a thing number {i}" for i in itertools.count(1000 * count))

@@ -30,8 +30,8 @@ import torch
 from PIL import Image
 
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.captioner import Captioner, Style
-from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.vision.extractor import named_extractor
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from deixis.models.grounder import Grounder
-from deixis.training.grounders import Validation
-from deixis.training.run import Material
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.train import Validation
+from deixis.runs.run import Material
 from deixis.vision.store import FeatureStore
 
 
@@ -25,7 +25,7 @@ def main(data: Path, store: Path, runs: list[Path]) -> None:
     material = Material.from_folder(data, FeatureStore(store), "test", "test")
     asked = Validation(replace(material, training=[]))
     for run in runs:
-        scores = asked.scores(Grounder.from_pretrained(run))
+        scores = asked.scores(ReirGrounder.from_pretrained(run))
         print(f"{run.parent.name}/{run.name}: " + ", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
 
 

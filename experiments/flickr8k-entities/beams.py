@@ -14,9 +14,9 @@ import torch
 import tyro
 
 from deixis.language.sentence import echoes
-from deixis.models.pretrained import load_captioner
-from deixis.training.captioners import Validation
-from deixis.training.run import Material
+from deixis.methods.updown.train import Validation
+from deixis.pipelines.load import load_captioner
+from deixis.runs.run import Material
 from deixis.vision.store import FeatureStore
 
 TRIED = ((1, 0.0), (3, 0.7), (5, 0.0), (5, 0.5), (5, 0.7), (5, 1.0), (8, 0.7), (8, 0.9), (12, 0.7))

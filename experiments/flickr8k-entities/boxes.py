@@ -28,12 +28,12 @@ from deixis.data import load
 from deixis.data.triplets import caption_triplets, read_detections
 from deixis.language.number import several
 from deixis.language.parse import parse
+from deixis.localize.heat import DETECTED, PROPOSED, BoxRule
+from deixis.localize.votes import votes
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.reir.phrases import named_chances
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, overlaps, rank_boxes
 from deixis.metrics.references import phrase_references
-from deixis.models.heat import DETECTED, PROPOSED, BoxRule
-from deixis.models.phrases import named_chances
-from deixis.models.pointer import Pointer
-from deixis.models.voting import votes
 from deixis.types import HeatMap, Regions
 from deixis.vision.store import FeatureStore
 
@@ -59,7 +59,7 @@ class Photograph:
         return named_chances(parse([one.phrase for one in self.phrases], quiet=True), self.regions.labels)
 
 
-def look(references: Sequence[PhraseReference], store: FeatureStore, pointer: Pointer) -> list[Photograph]:
+def look(references: Sequence[PhraseReference], store: FeatureStore, pointer: AlbefGrounder) -> list[Photograph]:
     """The photographs of the phrases, with the boxes of the store."""
     asked = defaultdict(list)
     for reference in references:
@@ -166,7 +166,7 @@ def part(photographs: list[Photograph], named: bool) -> list[Photograph]:
 def main(data: Path, store: Path, run: Path, proposals: Path | None) -> None:
     """Tables of one thing, with a name and without, and of several, for a detector's boxes and for other proposals."""
     torch.set_num_threads(1)
-    pointer, grids = Pointer.from_pretrained(run), FeatureStore(store)
+    pointer, grids = AlbefGrounder.from_pretrained(run), FeatureStore(store)
     others = None if proposals is None else FeatureStore(proposals)
 
     def tell(kind: str, photographs: list[Photograph], rule: BoxRule, trusts: tuple[float, ...]) -> None:

@@ -22,9 +22,9 @@ from skimage.util import img_as_ubyte
 
 from deixis.data import Sample, load
 from deixis.metrics.score import load_scores
-from deixis.models import second_look
-from deixis.models.confidence import SURE
-from deixis.models.telling import Teller, load_teller
+from deixis.pipelines import second_look
+from deixis.pipelines.caption import Teller, load_teller
+from deixis.pipelines.information_gain import SURE
 from deixis.vision.store import FeatureStore
 
 CODE = ("def", "return self", "window", "open file", "error", "the quick brown fox", "lorem ipsum", "x = 1", "print")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import torch
 
-from deixis.evaluation import evaluate_captioner, set_place
+from deixis.evaluation.evaluate import evaluate_captioner, set_place
 from deixis.metrics.evaluate import Options
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import write_json
-from deixis.models.pretrained import load_captioner, load_finder
-from deixis.models.regrounding import together
+from deixis.pipelines.load import load_captioner, load_finder
+from deixis.pipelines.place import together
 from deixis.vision.store import FeatureStore
 
 METRICS = ("CIDEr", "F1_all", "F1_loc", "F1_all_per_sent", "F1_loc_per_sent", "errors")

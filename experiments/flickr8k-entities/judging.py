@@ -3,7 +3,7 @@
     python experiments/flickr8k-entities/judging.py CAPTIONER FINDER --data DIR --features STORE
 
 Weights and widths on the validation split; then, on the test split, the captioner alone, with its nouns placed by the
-finder, and with its beam judged too, as :mod:`deixis.models.judging` has it.
+finder, and with its beam judged too, as :mod:`deixis.pipelines.rerank` has it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import torch
 import tyro
 
 from deixis.data import Sample, load
-from deixis.evaluation import caption_images
+from deixis.evaluation.evaluate import caption_images
 from deixis.language.sentence import echoes
+from deixis.layers.padding import pad_regions
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.updown.decode import beam
+from deixis.methods.updown.model import Captioner
 from deixis.metrics.bootstrap import paired_bootstrap
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import Score
-from deixis.models import judging
-from deixis.models.aligner import Aligner
-from deixis.models.captioner import Captioner
-from deixis.models.decoding import beam
-from deixis.models.judging import COSINE, LEAST, PAIR, assist
-from deixis.models.padding import pad_regions
-from deixis.models.pointer import Pointer
-from deixis.models.pretrained import FindsPhrases, load_captioner, load_finder
-from deixis.models.regrounding import reground
+from deixis.pipelines import rerank as judging
+from deixis.pipelines.load import PhraseGrounder, load_captioner, load_finder
+from deixis.pipelines.place import reground
+from deixis.pipelines.rerank import COSINE, LEAST, PAIR, assist
 from deixis.types import GroundedCaption, Regions
 from deixis.vision.store import FeatureStore
 
@@ -58,7 +58,7 @@ class Beam:
 def main(captioner: tyro.conf.Positional[str], finder: tyro.conf.Positional[str], data: Path, features: Path) -> None:
     torch.set_num_threads(1)
     speaker, judge, store = load_captioner(captioner, "cpu"), load_finder(finder, "cpu"), FeatureStore(features)
-    matcher = isinstance(judge, Aligner)
+    matcher = isinstance(judge, ScanGrounder)
     chosen = (COSINE, 0.0) if matcher else (PAIR, LEAST)
     samples = load(data, "val").samples
     print(f"{speaker.name} judged by {judge.name}: {len(samples)} validation photographs")
@@ -74,7 +74,7 @@ def main(captioner: tyro.conf.Positional[str], finder: tyro.conf.Positional[str]
 
 @torch.no_grad()
 def read(
-    captioner: Captioner, finder: FindsPhrases, ids: Sequence[str], store: Mapping[str, Regions], width: int
+    captioner: Captioner, finder: PhraseGrounder, ids: Sequence[str], store: Mapping[str, Regions], width: int
 ) -> Iterator[tuple[str, Beam]]:
     """The beam of each image, read by the finder."""
     power = captioner.style.length_power
@@ -89,11 +89,11 @@ def read(
         yield image, Beam(words, own, *judged(finder, regions, [" ".join(each) for each in words]))
 
 
-def judged(finder: FindsPhrases, regions: Regions, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def judged(finder: PhraseGrounder, regions: Regions, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """What a finder makes of whole sentences, and the log-chance of the phrase found least (a matcher: 0)."""
-    if isinstance(finder, Aligner):
+    if isinstance(finder, ScanGrounder):
         return finder.scores([regions], texts)[0], np.zeros(len(texts))
-    assert isinstance(finder, Pointer)
+    assert isinstance(finder, AlbefGrounder)
     assert finder.presence is not None
     whole, least = zip(*judging.read(finder, finder.presence, regions, texts), strict=True)
     return np.array(whole), np.array(least)
@@ -110,7 +110,7 @@ def told(beams: Mapping[str, Beam], samples: Sequence[Sample], whole: float, lea
     return f"CIDEr {values['CIDEr']:.4f}, BLEU-4 {values['BLEU-4']:.4f}; {rare} name what has a chance below .3"
 
 
-def test(captioner: Captioner, finder: FindsPhrases, data: Path, store: Mapping[str, Regions]) -> None:
+def test(captioner: Captioner, finder: PhraseGrounder, data: Path, store: Mapping[str, Regions]) -> None:
     """The captioner alone, placed, judged, and both; each difference with its interval."""
     reference = read_reference(data, "test")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from deixis.models.grounder import Grounder
-from deixis.training.grounders import Validation
-from deixis.training.run import Material
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.train import Validation
+from deixis.runs.run import Material
 from deixis.vision.store import FeatureStore
 
 
@@ -24,7 +24,7 @@ def main(data: Path, store: Path, runs: list[Path]) -> None:
     torch.set_num_threads(1)
     asked = Validation(replace(Material.from_folder(data, FeatureStore(store)), training=[]))
     for run in runs:
-        grounder = Grounder.from_pretrained(run)
+        grounder = ReirGrounder.from_pretrained(run)
         trained = grounder.refiner.config
         for told, changes in (
             ("no name", {"names": "none"}),

@@ -16,20 +16,20 @@ import torch
 from ship import shorten
 
 from deixis.data import load
-from deixis.evaluation import caption_images, find_phrases
+from deixis.evaluation.evaluate import caption_images, find_phrases
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.updown.model import Captioner
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference, read_reference
-from deixis.models.captioner import Captioner
-from deixis.models.folder import Precision, pack_model
-from deixis.models.pointer import Pointer
-from deixis.models.pretrained import load_model
+from deixis.model_folder import Precision, pack_model
+from deixis.pipelines.load import load_model
 from deixis.vision.store import FeatureStore
 
 SHOWN = ("CIDEr", "accuracy", "mean_iou", "pointing")
 
 
-def answers(model: Captioner | Pointer, reference: Reference, store: FeatureStore) -> Predictions:
+def answers(model: Captioner | AlbefGrounder, reference: Reference, store: FeatureStore) -> Predictions:
     """The captions, or the places of phrases, of the validation photographs."""
     if isinstance(model, Captioner):
         return Predictions(Path("x"), "deixis", caption_images(model, reference.samples, store))
@@ -39,7 +39,7 @@ def answers(model: Captioner | Pointer, reference: Reference, store: FeatureStor
 def tell(name: str, folder: Path, reference: Reference, store: FeatureStore, before: Predictions | None) -> Predictions:
     """Print one line; the answers."""
     model = load_model(folder)
-    assert isinstance(model, Captioner | Pointer)
+    assert isinstance(model, Captioner | AlbefGrounder)
     found = answers(model, reference, store)
     metrics = ("captions",) if isinstance(model, Captioner) else ("phrases",)
     scores = evaluate(found, reference, Options(metrics=metrics, missing="skip")).scores

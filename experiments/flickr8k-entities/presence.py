@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from deixis.calibration import auc
 from deixis.data import load
-from deixis.models.calibration import auc
-from deixis.models.checked import DOUBT
-from deixis.models.eyes import Photo
-from deixis.models.pointer import Pointer, Presence
-from deixis.training.presence import Evidence, Told, evidence
+from deixis.methods.albef.model import AlbefGrounder, Presence
+from deixis.methods.albef.presence import Evidence, Told, evidence
+from deixis.pipelines.checked import DOUBT
+from deixis.vision.eyes import Photo
 from deixis.vision.store import FeatureStore
 
 
-def match_odds(pointer: Pointer) -> Evidence:
+def match_odds(pointer: AlbefGrounder) -> Evidence:
     """Log-odds of the match head, as evidence."""
 
     @torch.no_grad()
@@ -60,7 +60,7 @@ def tell(name: str, told: Told) -> None:
 def main(data: Path, store: FeatureStore, run: Path, keep: bool) -> None:
     """Three lines for phrases, three for captions."""
     torch.set_num_threads(1)
-    pointer = Pointer.from_pretrained(run)
+    pointer = AlbefGrounder.from_pretrained(run)
     samples = load(data, "val").samples
     pairs = evidence(samples, store.__getitem__, pointer.evidence)
     matches = evidence(samples, store.__getitem__, match_odds(pointer))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from deixis.models.grounder import Grounder
-from deixis.models.refiner import Fine, Matched
-from deixis.training.grounders import Validation
-from deixis.training.run import Material
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.network import Fine, Matched
+from deixis.methods.reir.train import Validation
+from deixis.runs.run import Material
 from deixis.vision.store import FeatureStore
 
 
@@ -42,7 +42,7 @@ def main(data: Path, store: Path, runs: list[Path]) -> None:
     torch.set_num_threads(1)
     asked = Validation(replace(Material.from_folder(data, FeatureStore(store)), training=[]))
     for run in runs:
-        grounder = Grounder.from_pretrained(run)
+        grounder = ReirGrounder.from_pretrained(run)
         match = grounder.refiner.forward
         for name, change in WAYS.items():
             grounder.refiner.forward = lambda *args, change=change, match=match: change(match(*args))

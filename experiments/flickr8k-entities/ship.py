@@ -20,10 +20,10 @@ from tempfile import TemporaryDirectory
 
 from deixis.data import Dataset, load
 from deixis.errors import DeixisError
+from deixis.methods.albef.model import AlbefGrounder
 from deixis.metrics.score import Score, load_scores
-from deixis.models.folder import Precision, pack_model, read_config
-from deixis.models.pointer import Pointer
-from deixis.models.pretrained import KINDS, PACKAGE
+from deixis.model_folder import Precision, pack_model, read_config
+from deixis.pipelines.load import KINDS, PACKAGE
 from deixis.types import Json
 from deixis.vision.backbone import imagenet_classes
 
@@ -97,7 +97,7 @@ def ship(run: Path, name: str, precision: Precision | None = None) -> Path:
 
 def shorten(run: Path, training: Dataset, folder: Path) -> None:
     """Write a fusion model again with fewer word pieces."""
-    pointer = Pointer.from_pretrained(run)
+    pointer = AlbefGrounder.from_pretrained(run)
     texts = [*(caption.text for sample in training.samples for caption in sample.captions), *imagenet_classes()]
     few = pointer.with_pieces(pointer.pieces.shorter(texts, min(PIECES, len(pointer.pieces))))
     few.save_pretrained(folder, {"recipe.json": (run / "recipe.json").read_text(encoding="utf-8")})

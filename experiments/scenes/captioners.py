@@ -22,15 +22,15 @@ from rich.console import Console
 
 from deixis.commands.train import Bar
 from deixis.data import Sample
-from deixis.evaluation import evaluate_captioner
+from deixis.evaluation.evaluate import evaluate_captioner
+from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.network import Decoder
+from deixis.methods.updown.recipes import Supervision
 from deixis.metrics.evaluate import Options
-from deixis.models.captioner import Captioner
-from deixis.models.decoder import Decoder
-from deixis.recipes import CaptionerRecipe, Phase, Schedule, find
-from deixis.recipes.captioners import Supervision
+from deixis.runs.recipes import Phase, Schedule, UpDownRecipe, find
+from deixis.runs.run import run_recipe
 from deixis.show.drawing import Drawing, stack
 from deixis.show.panels import draw_branches
-from deixis.training.run import run_recipe
 
 WIDTH = 128  # of the whitened region features
 EPOCHS = (3, 3)  # of rows with two phases; the others have their sum
@@ -48,10 +48,10 @@ COLUMNS = {
 }
 
 
-def rows() -> dict[str, CaptionerRecipe]:
+def rows() -> dict[str, UpDownRecipe]:
     """The recipes of the table: one network, one schedule; each row changes what its method is about."""
     found = find("updown-small")
-    assert isinstance(found, CaptionerRecipe)
+    assert isinstance(found, UpDownRecipe)
     both = sum(EPOCHS)
     baseline = replace(
         found,
@@ -85,7 +85,7 @@ def rows() -> dict[str, CaptionerRecipe]:
     }
 
 
-def run(row: str, recipe: CaptionerRecipe, made: Scenes, work: Path, talk: Console) -> dict[str, Any]:
+def run(row: str, recipe: UpDownRecipe, made: Scenes, work: Path, talk: Console) -> dict[str, Any]:
     """Train and score one row with one seed; the line to keep."""
     trained_as, change = CHANGED.get(row, (row, None))
     recipe = replace(recipe, name=f"{trained_as}, seed {recipe.seed}")

@@ -1,4 +1,4 @@
-"""Fusion models on made scenes: how well they point after pairs alone, and after attention map consistency on boxes.
+"""AlbefNet models on made scenes: how well they point after pairs alone, and after attention map consistency on boxes.
 
     python experiments/scenes/fusions.py --work path/to/folder
 
@@ -28,14 +28,14 @@ from torch import Tensor, nn
 from deixis.commands.train import Bar
 from deixis.data import Dataset
 from deixis.data.scenes import make_scenes
+from deixis.methods.albef.losses.momentum import MomentumConfig
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.train import Looking, Validation
+from deixis.methods.albef.vit import whiten
 from deixis.metrics.phrases import PhraseReference, baselines, phrase_scores
 from deixis.metrics.references import phrase_references
-from deixis.models.fusion.vit import whiten
-from deixis.models.pointer import Pointer
-from deixis.objectives.momentum import MomentumConfig
-from deixis.recipes import FUSIONS, FusionRecipe, Phase, Schedule
-from deixis.training.fusions import Looking, Validation
-from deixis.training.run import Given, Material, run_recipe
+from deixis.runs.recipes import FUSIONS, AlbefRecipe, Phase, Schedule
+from deixis.runs.run import Given, Material, run_recipe
 from deixis.types import Grounding
 from deixis.vision.extractor import extractor_name, named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
@@ -56,7 +56,7 @@ FIRST = next(iter(ROWS))
 COLUMNS = {"pointing": "pointing", "accuracy": "box at IoU .5", "R@1": "R@1 of pictures"}
 
 
-def recipe(row: str, seed: int) -> FusionRecipe:
+def recipe(row: str, seed: int) -> AlbefRecipe:
     """The row's recipe with a network of a size for scenes, whose language is small: fresh word pieces."""
     name, epochs = ROWS[row]
     found = FUSIONS[name]
@@ -122,7 +122,7 @@ def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[st
     with Bar(talk, f"{row}, seed {seed}") as bar:
         run_recipe(chosen, material, folder, bar.talk(), Given(start=start))
     seconds = time.process_time() - began
-    pointer = Pointer.from_pretrained(folder)
+    pointer = AlbefGrounder.from_pretrained(folder)
     references = phrase_references(made.test)
     scores = phrase_scores(references, answers(pointer, made, references), split="test")
     kept = {score.name: score for score in scores if score.name in COLUMNS}
@@ -149,13 +149,13 @@ def blind(material: Material) -> Material:
     return replace(material, validation=[replace(sample, entities=()) for sample in material.validation])
 
 
-def recall(pointer: Pointer, made: Scenes) -> dict[str, float]:
+def recall(pointer: AlbefGrounder, made: Scenes) -> dict[str, float]:
     """How often the whole test picture nearest to a caption is the caption's own."""
     material = blind(replace(made.material, validation=made.test.samples))
     return Validation(material).scores(pointer, Looking(material, pointer.network.config))
 
 
-def answers(pointer: Pointer, made: Scenes, references: Sequence[PhraseReference]) -> dict[str, list[Grounding]]:
+def answers(pointer: AlbefGrounder, made: Scenes, references: Sequence[PhraseReference]) -> dict[str, list[Grounding]]:
     """What the pointer says of every phrase of the test split."""
     asked: dict[str, list[PhraseReference]] = {}
     for reference in references:

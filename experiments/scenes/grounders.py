@@ -23,11 +23,11 @@ from material import Scenes, scenes
 from rich.console import Console
 
 from deixis.commands.train import Bar
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.train import Validation
 from deixis.metrics.phrases import FLICKR30K, baselines, phrase_scores
-from deixis.models.grounder import Grounder
-from deixis.recipes import GROUNDERS, GrounderRecipe, Phase, Schedule
-from deixis.training.grounders import Validation
-from deixis.training.run import run_recipe
+from deixis.runs.recipes import GROUNDERS, Phase, ReirRecipe, Schedule
+from deixis.runs.run import run_recipe
 from deixis.types import Place
 
 TRAINING, VALIDATION, TEST = 500, 60, 200
@@ -50,7 +50,7 @@ WIDE = {"threshold": 0.3, "weight": 1.0}  # boxes learn from a box that they sha
 MEASURES = ("accuracy", "mean_iou", "pointing")
 
 
-def recipe(row: str, seed: int) -> GrounderRecipe:
+def recipe(row: str, seed: int) -> ReirRecipe:
     """The row's recipe with a network of a size for scenes; regions have no names there, and captions vary little."""
     name, place = ROWS[row]
     found = GROUNDERS[name]
@@ -75,7 +75,7 @@ def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[st
         run_recipe(chosen, made.material, folder, bar.talk())
     seconds = time.process_time() - began
     test = Validation(replace(made.material, validation=made.test.samples))
-    scores = phrase_scores(test.references, test.answers(Grounder.from_pretrained(folder)), FLICKR30K, split="test")
+    scores = phrase_scores(test.references, test.answers(ReirGrounder.from_pretrained(folder)), FLICKR30K, split="test")
     kept = {score.name: score for score in scores if score.name in MEASURES}
     return {
         "row": row,

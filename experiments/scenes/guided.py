@@ -21,14 +21,14 @@ from kept import HERE, between_marks, cell, keep, markdown, options, read, read_
 from material import Scenes, naming_things, scenes, whitened
 from rich.console import Console
 
-from deixis.evaluation import evaluate_finder, set_place
-from deixis.models.aligner import Aligner
-from deixis.models.captioner import Captioner
-from deixis.objectives.distil import DistilConfig
-from deixis.objectives.self_critical import CriticConfig
-from deixis.recipes import CaptionerRecipe, Phase, Recipe, Schedule
-from deixis.recipes.matchers import MATCHERS, MatcherRecipe
-from deixis.training.run import Given, run_recipe
+from deixis.evaluation.evaluate import evaluate_finder, set_place
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.recipes import MATCHERS, ScanRecipe
+from deixis.methods.updown.losses.distillation import DistilConfig
+from deixis.methods.updown.losses.self_critical import CriticConfig
+from deixis.methods.updown.model import Captioner
+from deixis.runs.recipes import Phase, Recipe, Schedule, UpDownRecipe
+from deixis.runs.run import Given, run_recipe
 
 CRITICAL = Phase(epochs=2, objective="self-critical", rate=3e-4)
 MATCHER_COLUMNS = {
@@ -40,10 +40,10 @@ MATCHER_COLUMNS = {
 CAPTIONER_COLUMNS = dict(list(COLUMNS.items())[:6])  # without the kinds of error that no row here is about
 
 
-def matchers() -> dict[str, MatcherRecipe]:
+def matchers() -> dict[str, ScanRecipe]:
     """SCAN and POS-SCAN, small enough for a minute."""
 
-    def sized(recipe: MatcherRecipe) -> MatcherRecipe:
+    def sized(recipe: ScanRecipe) -> ScanRecipe:
         return replace(
             recipe,
             model=replace(recipe.model, words=96, embed=128),
@@ -55,7 +55,7 @@ def matchers() -> dict[str, MatcherRecipe]:
     return {name: sized(MATCHERS[f"{name}-small"]) for name in ("scan", "pos-scan")}
 
 
-def captioners() -> dict[str, CaptionerRecipe]:
+def captioners() -> dict[str, UpDownRecipe]:
     """The baseline taught and rewarded, and what no paper has tried: branches, a teacher and a cycle together."""
     baseline, four = rows()["baseline"], rows()["distributed attention"]
     critical = replace(baseline, phases=(*baseline.phases, CRITICAL))
@@ -89,7 +89,7 @@ def place(row: str, seed: int, work: Path) -> Path:
     return work / "guided" / f"{row.replace(' ', '-').replace('-+', '')}-{seed}"
 
 
-def given(recipe: CaptionerRecipe, work: Path) -> Given:
+def given(recipe: UpDownRecipe, work: Path) -> Given:
     """The matcher that the row learns from, and the captioner that rewards begin with."""
     seed, taught = recipe.seed, recipe.distil.teacher.removesuffix("-small")
     judge = place("pos-scan", seed, work) if recipe.critic.judge else None
@@ -105,23 +105,23 @@ def run(row: str, recipe: Recipe, made: Scenes, work: Path) -> dict[str, Any]:
     folder = place(row, recipe.seed, work)
     blind = [replace(sample, entities=()) for sample in made.validation]  # no box helps to choose an epoch
     began = time.process_time()
-    helped = given(recipe, work) if isinstance(recipe, CaptionerRecipe) else None
+    helped = given(recipe, work) if isinstance(recipe, UpDownRecipe) else None
     run_recipe(recipe, replace(made.material, validation=blind), folder, given=helped)
     trained = {
         "recipe": recipe.to_json(),
         "log": read_log(folder),
         "seconds": round(time.process_time() - began),
     }
-    if isinstance(recipe, CaptionerRecipe):
+    if isinstance(recipe, UpDownRecipe):
         scored = test(Captioner.from_pretrained(folder), made)
     else:
-        aligner = Aligner.from_pretrained(folder)
+        aligner = ScanGrounder.from_pretrained(folder)
         set_place(aligner, "best")  # the paper's attention accuracy is of the region with the most attention
         scored = test_matcher(aligner, made)
     return {"row": row, "seed": recipe.seed, **scored, **trained}
 
 
-def test_matcher(aligner: Aligner, made: Scenes) -> dict[str, Any]:
+def test_matcher(aligner: ScanGrounder, made: Scenes) -> dict[str, Any]:
     """Phrases of the test split's captions, and retrieval among its pictures."""
     _, result = evaluate_finder(aligner, made.reference(made.test), made.regions)
     return {

@@ -22,10 +22,10 @@ from torch.nn import functional as F
 
 from deixis import boxes as geometry
 from deixis.language.parse import parse
-from deixis.models.captioner import Captioner
-from deixis.models.decoder import Decoder, Encoded
-from deixis.models.padding import pad_ragged, pad_regions
-from deixis.objectives.cycle import CycleConfig, Localizer
+from deixis.layers.padding import pad_ragged, pad_regions
+from deixis.methods.updown.losses.cycle import CycleConfig, Localizer
+from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.network import Decoder, Encoded
 
 IMAGES = 200  # of the test split
 Noun = tuple[str, int, int, np.ndarray]  # image, caption, word, true boxes [M, 4]

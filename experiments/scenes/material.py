@@ -26,7 +26,7 @@ from rich.progress import track
 from deixis.data import Caption, Dataset, Sample
 from deixis.data.scenes import make_scenes, proposals
 from deixis.metrics.references import Reference, make_reference
-from deixis.training.run import Material
+from deixis.runs.run import Material
 from deixis.types import Json, Regions
 from deixis.vision.backbone import EfficientNetLite
 from deixis.vision.extractor import Extractor, extractor_name

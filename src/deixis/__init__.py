@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from deixis.errors import DeixisError
 
 if TYPE_CHECKING:
-    from deixis.models.captioner import Captioner
-    from deixis.models.pretrained import load_captioner, load_finder
-    from deixis.models.telling import load_teller
+    from deixis.methods.updown.model import Captioner
+    from deixis.pipelines.caption import load_teller
+    from deixis.pipelines.load import load_captioner, load_finder
     from deixis.types import GroundedCaption, Grounding, HeatMap, Labels, Phrase, Regions
 
 __version__ = "0.1.0"
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Captioner": "deixis.models.captioner",
-    "load_captioner": "deixis.models.pretrained",
-    "load_finder": "deixis.models.pretrained",
-    "load_teller": "deixis.models.telling",
+    "Captioner": "deixis.methods.updown.model",
+    "load_captioner": "deixis.pipelines.load",
+    "load_finder": "deixis.pipelines.load",
+    "load_teller": "deixis.pipelines.caption",
 } | dict.fromkeys(("GroundedCaption", "Grounding", "HeatMap", "Labels", "Phrase", "Regions"), "deixis.types")
 
 

@@ -18,12 +18,12 @@ from deixis import GroundedCaption, cli
 from deixis.commands import caption as verb
 from deixis.commands.captions_file import CaptionsFile
 from deixis.commands.console import track
-from deixis.models.aligner import Aligner
-from deixis.models.looks import Looks
-from deixis.models.matcher import Matcher, MatcherConfig
-from deixis.models.pretrained import load_captioner, load_finder
-from deixis.models.regrounding import reground
-from deixis.models.telling import Told
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.pipelines.caption import Told
+from deixis.pipelines.load import load_captioner, load_finder
+from deixis.pipelines.looks import Looks
+from deixis.pipelines.place import reground
 from deixis.types import Grounding
 from deixis.vision import bulk
 from deixis.vision.extractor import named_extractor
@@ -73,10 +73,10 @@ def test_a_finder_gives_the_nouns_their_boxes(
         eyes = named_extractor("tiny", proposals)
         width = captioner.decoder.config.features
         torch.manual_seed(0)
-        matcher = Matcher(MatcherConfig(len(captioner.vocabulary), width, words=8, embed=8))
+        matcher = ScanNet(ScanConfig(len(captioner.vocabulary), width, words=8, embed=8))
         torch.nn.init.normal_(matcher.embed.weight)
         extractor = {"name": eyes.name, "description": eyes.describe()}
-        Aligner(matcher, captioner.vocabulary, extractor, "finds").save_pretrained(tmp_path / proposals)
+        ScanGrounder(matcher, captioner.vocabulary, extractor, "finds").save_pretrained(tmp_path / proposals)
         draw, out = tmp_path / f"{proposals}.svg", tmp_path / f"{proposals}.jsonl"
         order = ["caption", str(photo), "--model", str(model), "--finder", str(tmp_path / proposals)]
         assert cli.run([*order, "--json", "--quiet", "--draw", str(draw), "--out", str(out)]) == 0

@@ -10,7 +10,7 @@ import pytest
 from deixis import DeixisError, cli
 from deixis.commands import doctor
 from deixis.device import choose
-from deixis.models import pretrained
+from deixis.pipelines import load as pretrained
 
 
 def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:

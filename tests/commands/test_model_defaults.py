@@ -11,9 +11,9 @@ import torch
 
 from deixis import cli
 from deixis.language.vocabulary import Vocabulary
-from deixis.models import pretrained
-from deixis.models.aligner import Aligner
-from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.pipelines import load as pretrained
 from deixis.vision.extractor import named_extractor
 
 
@@ -23,9 +23,9 @@ def put_finder(folder: Path) -> None:
     eyes = named_extractor("tiny", "grid")
     vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
-    matcher = Matcher(MatcherConfig(len(vocabulary), width, words=6, embed=8))
+    matcher = ScanNet(ScanConfig(len(vocabulary), width, words=6, embed=8))
     extractor = {"name": eyes.name, "description": eyes.describe()}
-    Aligner(matcher, vocabulary, extractor, folder.name).save_pretrained(folder)
+    ScanGrounder(matcher, vocabulary, extractor, folder.name).save_pretrained(folder)
 
 
 def test_ground_uses_the_finder_of_the_package_once_it_is_there(

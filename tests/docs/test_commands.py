@@ -200,7 +200,7 @@ def make_pictures() -> None:
 def make_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A captioner and a finder, which are also those of the package, and predictions of a model."""
     from deixis.commands import models
-    from deixis.models import pretrained
+    from deixis.pipelines import load as pretrained
 
     do(f"features my-photos -o my.store {CHEAPER['features']} --quiet")
     for name, (run, recipe) in zip((pretrained.CAPTIONER, pretrained.FINDER), MODELS.items(), strict=True):
@@ -233,7 +233,7 @@ def answer_requests() -> None:
     """Every request of the page is answered, and the page names every route."""
     from starlette.testclient import TestClient
 
-    from deixis.models.pretrained import load_captioner, load_finder
+    from deixis.pipelines.load import load_captioner, load_finder
     from deixis.serve.app import create_app
     from deixis.serve.engine import Engine
 

@@ -12,8 +12,8 @@ import torch
 from deixis.data import Dataset
 from deixis.data.scenes import make_scenes
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.captioner import Captioner
-from deixis.models.decoder import Decoder, DecoderConfig
+from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.types import Regions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "scenes"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from deixis.data.scenes import make_scenes
-from deixis.training.fusions import Validation
+from deixis.methods.albef.train import Validation
 from deixis.types import Regions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "scenes"))

@@ -12,9 +12,10 @@ from PIL import Image
 
 from deixis import cli
 from deixis.language.wordpiece import WordPieces
-from deixis.models.fusion import Fusion, FusionConfig
-from deixis.models.pointer import Pointer
-from deixis.models.pretrained import load_finder
+from deixis.methods.albef.config import AlbefConfig
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.network import AlbefNet
+from deixis.pipelines.load import load_finder
 
 CAPTION = "A man riding a red bike."
 
@@ -33,9 +34,9 @@ def model(photo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = {"hidden": 8, "heads": 2, "feed": 8, "positions": 16, "text_layers": 1, "fusion_layers": 1}
     eyes = {"patch": 8, "side": 2, "image_hidden": 8, "image_heads": 2, "image_feed": 8, "image_layers": 1}
     torch.manual_seed(0)
-    network = Fusion(FusionConfig(vocabulary=len(pieces), **sizes, **eyes, shared=4, map_layer=0))
+    network = AlbefNet(AlbefConfig(vocabulary=len(pieces), **sizes, **eyes, shared=4, map_layer=0))
     network.match.weight.data.normal_()
-    pointer = Pointer(network, pieces, None, "tiny")
+    pointer = AlbefGrounder(network, pieces, None, "tiny")
     scores = torch.tensor([found.score for found in pointer.ground(photo, CAPTION)], dtype=torch.float64)
     network.match.bias.data[1] -= scores.logit().mean()
     folder = tmp_path_factory.mktemp("model")
@@ -63,7 +64,7 @@ def test_doubtful_words_are_marked_without_colour_too(
     assert cli.run(["check", str(photo), CAPTION, "--model", str(model), "--draw", str(tmp_path / "out.png")]) == 0
     out, err = capsys.readouterr()
     assert err == f"drawn: {tmp_path / 'out.png'}\n"
-    scores = {g.text: g.score for g in Pointer.from_pretrained(model).ground(photo, CAPTION)}
+    scores = {g.text: g.score for g in AlbefGrounder.from_pretrained(model).ground(photo, CAPTION)}
     assert min(scores.values()) < 0.5 < max(scores.values())  # one of each, or this test shows nothing
     for text, score in scores.items():
         assert (f"?{text}?" in out) == (score < 0.5)

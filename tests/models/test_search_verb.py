@@ -12,8 +12,8 @@ from PIL import Image
 from deixis import DeixisError, cli
 from deixis.commands.search import search
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.aligner import Aligner
-from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -33,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             regions = eyes.extract(pixels)
             store.add(f"{i}.png", regions)
     torch.manual_seed(0)
-    matcher = Matcher(MatcherConfig(len(VOCABULARY), regions.features.shape[1], words=8, embed=12))
-    Aligner(matcher, VOCABULARY, {"name": eyes.name, "description": eyes.describe()}, "test").save_pretrained(
+    matcher = ScanNet(ScanConfig(len(VOCABULARY), regions.features.shape[1], words=8, embed=12))
+    ScanGrounder(matcher, VOCABULARY, {"name": eyes.name, "description": eyes.describe()}, "test").save_pretrained(
         root / "model"
     )
     return root
@@ -47,7 +47,7 @@ def ask(folder: Path, *more: str) -> list[str]:
 def test_photographs_come_by_score_with_their_nouns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(ask(folder, "--top", "4", "--json")) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    store, aligner = FeatureStore(folder / "store"), Aligner.from_pretrained(folder / "model")
+    store, aligner = FeatureStore(folder / "store"), ScanGrounder.from_pretrained(folder / "model")
     expected = {name: aligner.score(store[name], "a dog and a ball") for name in store}
     assert [line["image"] for line in lines] == sorted(expected, key=lambda name: -expected[name])[:4]
     for line in lines:

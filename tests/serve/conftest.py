@@ -15,11 +15,11 @@ import uvicorn
 from PIL import Image
 from serving import BYTES, PIXELS, VOCABULARY, Client, Models, png, taught
 
-from deixis.models.aligner import Aligner
-from deixis.models.calibration import Calibration
-from deixis.models.captioner import Captioner
-from deixis.models.decoder import Decoder, DecoderConfig
-from deixis.models.matcher import Matcher, MatcherConfig
+from deixis.calibration import Calibration
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine, Limits
 from deixis.serve.run import listen
@@ -37,9 +37,9 @@ def models() -> Models:
     config = DecoderConfig(len(VOCABULARY), width, words=8, hidden=16, attention=6, branches=2, dropout=0.0)
     several = Captioner(taught(Decoder(config)), VOCABULARY, extractor, "tiny")
     plain = Captioner(taught(Decoder(replace(config, branches=1))), VOCABULARY, extractor, "plain")
-    matcher = Matcher(MatcherConfig(len(VOCABULARY), width, words=8, embed=12, count="nouns"))
+    matcher = ScanNet(ScanConfig(len(VOCABULARY), width, words=8, embed=12, count="nouns"))
     torch.nn.init.normal_(matcher.embed.weight)
-    finder = Aligner(matcher, VOCABULARY, extractor, "finder", Calibration(slope=1.0))
+    finder = ScanGrounder(matcher, VOCABULARY, extractor, "finder", Calibration(slope=1.0))
     scores = {one.text: one.score for one in finder.ground(regions, ["a dog", "a ball"])}
     absent, present = sorted(scores, key=lambda text: scores[text])
     low, high = (np.log(scores[text] / (1 - scores[text])) for text in (absent, present))

@@ -14,10 +14,10 @@ import torch
 from PIL import Image
 
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.aligner import Aligner
-from deixis.models.captioner import Captioner
-from deixis.models.decoder import Decoder
-from deixis.objectives.cross_entropy import cross_entropy
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.updown.losses.cross_entropy import cross_entropy
+from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.network import Decoder
 from deixis.serve.engine import Engine
 
 SENTENCE = ["a", "dog", "runs", "after", "a", "red", "ball"]
@@ -53,7 +53,7 @@ class Models:
 
     captioner: Captioner
     plain: Captioner  # with one branch
-    finder: Aligner
+    finder: ScanGrounder
     present: str
     absent: str
 

@@ -19,7 +19,7 @@ from PIL import Image
 from serving import BYTES, PIXELS, SENTENCE, Answer, Client, Models, png
 
 from deixis import GroundedCaption, Regions
-from deixis.models.captioner import Captioner
+from deixis.methods.updown.model import Captioner
 from deixis.serve.engine import Engine, Limits
 from deixis.serve.meter import Meter
 from deixis.show.draw import PALETTE

@@ -14,13 +14,14 @@ from serving import Models, png
 from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image
 from deixis.language.wordpiece import WordPieces
-from deixis.models.captioner import Captioner
-from deixis.models.confidence import SURE, Confidence
-from deixis.models.fusion import Fusion, FusionConfig
-from deixis.models.heat import heat_map
-from deixis.models.looks import Looks
-from deixis.models.pointer import Pointer
-from deixis.models.regrounding import reground
+from deixis.localize.heat import heat_map
+from deixis.methods.albef.config import AlbefConfig
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.network import AlbefNet
+from deixis.methods.updown.model import Captioner
+from deixis.pipelines.information_gain import SURE, Confidence
+from deixis.pipelines.looks import Looks
+from deixis.pipelines.place import reground
 from deixis.serve.engine import BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, Limits, caption_json, named
 from deixis.types import Grounding
 
@@ -69,7 +70,7 @@ def test_the_finder_of_the_package_places_the_nouns_of_its_captioner_and_of_no_o
 @pytest.mark.parametrize("nats", [-1.0, 1.0])
 def test_it_tells_whether_the_model_is_sure(models: Models, nats: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The captioner says the same whatever it sees, so the gain of its sentence is about 0."""
-    monkeypatch.setattr("deixis.models.telling.SURE", nats)
+    monkeypatch.setattr("deixis.pipelines.caption.SURE", nats)
     engine = Engine([models.captioner])
     answer = engine.ask(CaptionAsk(png(), "tiny")).result(30)
     engine.close()
@@ -219,8 +220,8 @@ def test_a_model_that_reads_pixels_checks_a_whole_caption_too() -> None:
     pieces = WordPieces.build([caption], 1)
     sizes = {"hidden": 8, "heads": 2, "feed": 8, "positions": 16, "text_layers": 1, "fusion_layers": 1}
     eyes = {"patch": 8, "side": 2, "image_hidden": 8, "image_heads": 2, "image_feed": 8, "image_layers": 1}
-    pointer = Pointer(
-        Fusion(FusionConfig(vocabulary=len(pieces), **sizes, **eyes, shared=4, map_layer=0)), pieces, None, "p"
+    pointer = AlbefGrounder(
+        AlbefNet(AlbefConfig(vocabulary=len(pieces), **sizes, **eyes, shared=4, map_layer=0)), pieces, None, "p"
     )
     engine = Engine([pointer])
     told = engine.ask(CheckAsk(png(), "p", caption)).result(30)

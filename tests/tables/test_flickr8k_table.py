@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deixis.recipes import CaptionerRecipe, FusionRecipe, GrounderRecipe
-from deixis.recipes.recipe import PAIRS
+from deixis.runs.recipes import AlbefRecipe, ReirRecipe, UpDownRecipe
 from deixis.tables.describe import Experiment, read_experiment
 from deixis.tables.runs import _naming_data, _on_this_machine
+from deixis.training.recipe import PAIRS
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_everything_is_within_the_budget(experiment: Experiment) -> None:
 
 
 def test_captioners_have_equal_budgets_and_decoders(experiment: Experiment) -> None:
-    recipes = [row.recipe for row in experiment.rows.values() if isinstance(row.recipe, CaptionerRecipe)]
+    recipes = [row.recipe for row in experiment.rows.values() if isinstance(row.recipe, UpDownRecipe)]
     assert len(recipes) == 16
     told = [sum(phase.epochs for phase in r.phases if phase.objective != "self-critical") for r in recipes]
     assert set(told) == {3}
@@ -34,19 +34,19 @@ def test_captioners_have_equal_budgets_and_decoders(experiment: Experiment) -> N
     assert sorted(r.model.branches for r in recipes) == [1] * 8 + [2, 3] + [4] * 5 + [5]
     assert [r.model.eliminate for r in recipes].count(False) == 1
     voted = {row.source for row in experiment.rows.values() if row.place == "vote"}
-    assert voted >= {name for name, row in experiment.rows.items() if isinstance(row.recipe, CaptionerRecipe)}
+    assert voted >= {name for name, row in experiment.rows.items() if isinstance(row.recipe, UpDownRecipe)}
 
 
 def test_no_box_teaches_or_chooses_but_where_it_is_said(experiment: Experiment) -> None:
     for name, row in experiment.rows.items():
         if row.recipe is not None and name != "amc":
             assert row.recipe.supervision == PAIRS
-        if isinstance(row.recipe, GrounderRecipe):
+        if isinstance(row.recipe, ReirRecipe):
             assert row.recipe.select == "AUC"
-        if isinstance(row.recipe, FusionRecipe):
+        if isinstance(row.recipe, AlbefRecipe):
             assert row.recipe.select == "R@1"
     amc = experiment.rows["amc"].recipe
-    assert isinstance(amc, FusionRecipe)
+    assert isinstance(amc, AlbefRecipe)
     here = _on_this_machine(amc, Path("on/my/disk"))
     assert here == replace(amc, detections="on/my/disk/detections-coco80.json.gz")
     assert {**here.to_json(), **_naming_data(amc)} == amc.to_json()  # what is kept names no disk

@@ -17,13 +17,13 @@ from deixis.files import lock
 from deixis.metrics.phrases import REFER, baselines
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import mean_score, save_scores, write_json
+from deixis.runs.run import Given, Material
 from deixis.tables import runs as running
 from deixis.tables.describe import Experiment, Run, read_experiment
 from deixis.tables.page import between_marks, cell
 from deixis.tables.report import RESAMPLES, read_kept, summarise, to_markdown, write_report
 from deixis.tables.runs import Bench, Unfinished, evaluate_without, is_kept, kept_folder
 from deixis.training.loop import Step, Talk
-from deixis.training.run import Given, Material
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 

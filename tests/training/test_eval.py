@@ -14,17 +14,17 @@ from deixis import DeixisError, GroundedCaption, Grounding, HeatMap, Regions, cl
 from deixis.commands.eval import rank_images, write
 from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
-from deixis.evaluation import evaluate_captioner, evaluate_finder, read_phrases
+from deixis.evaluation.evaluate import evaluate_captioner, evaluate_finder, read_phrases
 from deixis.language.vocabulary import Vocabulary
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.metrics.evaluate import ClassCount, Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions
 from deixis.metrics.phrases import peak
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import Score, load_scores, make_score
-from deixis.models.aligner import Aligner
-from deixis.models.captioner import Captioner, Style
-from deixis.models.decoder import Decoder, DecoderConfig
-from deixis.models.matcher import Matcher, MatcherConfig
 from deixis.types import Phrase
 from deixis.vision.extractor import named_extractor
 
@@ -194,11 +194,11 @@ def test_images_are_ordered_by_grounding_then_words() -> None:
     assert rank_images(result, captions)[0][1] == "F1_all_per_sent 0.00, CIDEr 0.20"
 
 
-def matcher_like(model: Captioner, features: int, extractor: str = "") -> Aligner:
+def matcher_like(model: Captioner, features: int, extractor: str = "") -> ScanGrounder:
     torch.manual_seed(0)
-    matcher = Matcher(MatcherConfig(len(model.vocabulary), features, words=8, embed=8))
+    matcher = ScanNet(ScanConfig(len(model.vocabulary), features, words=8, embed=8))
     eyes = model.eyes.to_json()
-    return Aligner(matcher, model.vocabulary, {**eyes, "name": extractor or eyes["name"]}, "finds")
+    return ScanGrounder(matcher, model.vocabulary, {**eyes, "name": extractor or eyes["name"]}, "finds")
 
 
 def test_the_verb(

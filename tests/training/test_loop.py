@@ -13,16 +13,16 @@ from torch import Tensor
 
 from deixis import DeixisError, Regions
 from deixis.language.vocabulary import Vocabulary
-from deixis.models.decoder import Decoder
-from deixis.models.decoding import Sentences
-from deixis.models.padding import PaddedRegions
-from deixis.objectives.self_critical import Images, nothing_left
-from deixis.recipes import CAPTIONERS, CaptionerRecipe, Phase, Schedule
+from deixis.layers.padding import PaddedRegions
+from deixis.methods.updown.batches import Example, Target, collate
+from deixis.methods.updown.decode import Sentences
+from deixis.methods.updown.losses.self_critical import Images, nothing_left
+from deixis.methods.updown.network import Decoder
+from deixis.methods.updown.train import Network, fill
+from deixis.runs.recipes import CAPTIONERS, Phase, Schedule, UpDownRecipe
+from deixis.runs.teachers import Guides
 from deixis.training import checkpoint
-from deixis.training.captioners import Network, fill
 from deixis.training.checkpoint import Progress
-from deixis.training.examples import Example, Target, collate
-from deixis.training.guides import Guides
 from deixis.training.loop import Step, Talk, train
 
 WORDS = ("dog", "cat", "ball", "car")
@@ -56,7 +56,7 @@ def world(n: int = 24, seed: int = 0, telling: bool = False) -> tuple[list[Examp
     return examples, regions
 
 
-def tiny(name: str = "updown-small", epochs: int = 3, **changes: object) -> CaptionerRecipe:
+def tiny(name: str = "updown-small", epochs: int = 3, **changes: object) -> UpDownRecipe:
     recipe = CAPTIONERS[name]
     model = replace(recipe.model, words=12, hidden=24, attention=12, dropout=0.1)
     phases = tuple(replace(phase, epochs=epochs) for phase in recipe.phases)
@@ -82,7 +82,7 @@ GUIDES = Guides(all_seeing, {"own": (1.0, own_words)})
 
 
 def run(
-    recipe: CaptionerRecipe,
+    recipe: UpDownRecipe,
     out: Path,
     talk: Talk | None = None,
     n: int = 24,

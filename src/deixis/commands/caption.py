@@ -21,14 +21,14 @@ from deixis.commands.captions_file import CaptionsFile
 from deixis.commands.console import Clock, stderr_console, terminable, track
 from deixis.errors import DeixisError, UsageError
 from deixis.images import load_image
-from deixis.models.pretrained import CAPTIONER
 from deixis.photographs import images_in
+from deixis.pipelines.load import CAPTIONER
 from deixis.types import GroundedCaption, Json, Regions
 from deixis.vision.bulk import Job, Outcome, Workers, available_cores, outcome_of
 
 if TYPE_CHECKING:
-    from deixis.models.captioner import Captioner
-    from deixis.models.telling import Told
+    from deixis.methods.updown.model import Captioner
+    from deixis.pipelines.caption import Told
     from deixis.vision.extractor import Extractor
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -91,7 +91,7 @@ def caption(
     with talk.status("loading torch"), clock.measure("import"):
         import torch
 
-        from deixis.models.telling import load_teller
+        from deixis.pipelines.caption import load_teller
     if threads:
         torch.set_num_threads(threads)
     with talk.status("loading the model"), clock.measure("load"):

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from deixis.commands.console import stdout_console
 from deixis.images import load_image
-from deixis.models.pretrained import FINDER
+from deixis.pipelines.load import FINDER
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from deixis.models.checked import Checked
+    from deixis.pipelines.checked import Checked
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -48,7 +48,7 @@ def check(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     image = load_image(photo)
     with talk.status("loading the model"):
-        from deixis.models.pretrained import check_caption, load_finder
+        from deixis.pipelines.load import check_caption, load_finder
 
         finder = load_finder(model, device)
     with talk.status(f"looking at {photo}"):

@@ -7,7 +7,7 @@ import io
 import re
 
 from deixis import cli
-from deixis.recipes import RECIPES
+from deixis.runs.recipes import RECIPES
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from deixis.commands.caption import show
 from deixis.errors import DeixisError
-from deixis.models.pretrained import CAPTIONER
+from deixis.pipelines.load import CAPTIONER
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -44,7 +44,7 @@ def demo(
     talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     photos = {name: photograph(name) for name in PHOTOS}
     with talk.status("loading the model"):
-        from deixis.models.telling import load_teller
+        from deixis.pipelines.caption import load_teller
         from deixis.show.draw import draw_caption
         from deixis.show.drawing import save_drawing
         from deixis.show.page import Shown, caption_page

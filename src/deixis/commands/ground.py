@@ -16,8 +16,8 @@ from rich.table import Column, Table
 from deixis.commands.console import stdout_console
 from deixis.errors import UsageError
 from deixis.images import load_image
-from deixis.models.checked import DOUBT
-from deixis.models.pretrained import FINDER, load_finder
+from deixis.pipelines.checked import DOUBT
+from deixis.pipelines.load import FINDER, load_finder
 from deixis.types import Grounding
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]

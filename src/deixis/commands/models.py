@@ -13,7 +13,7 @@ from rich.table import Column, Table
 
 from deixis.commands.answers import answers
 from deixis.errors import DeixisError
-from deixis.models.pretrained import KINDS, PACKAGE, model_names
+from deixis.pipelines.load import KINDS, PACKAGE, model_names
 from deixis.types import Json
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deixis.errors import DeixisError, UsageError
-from deixis.models.pretrained import FINDER, model_folder
+from deixis.pipelines.load import FINDER, model_folder
 from deixis.types import Grounding, Json
 from deixis.vision.store import FeatureStore
 
 if TYPE_CHECKING:
-    from deixis.models.aligner import Aligner
+    from deixis.methods.scan.model import ScanGrounder
     from deixis.show.sheet import Card
 
 BATCH = 256  # photographs at a time
@@ -76,9 +76,9 @@ def search(
         raise DeixisError(f"{store} has no photographs in it; fill it first (deixis features).")
     talk = Console(stderr=True, quiet=quiet, highlight=False)
     from deixis.device import choose
-    from deixis.models.aligner import Aligner
+    from deixis.methods.scan.model import ScanGrounder
 
-    aligner = Aligner.from_pretrained(model_folder(model)).to(choose(device))
+    aligner = ScanGrounder.from_pretrained(model_folder(model)).to(choose(device))
     features.require(aligner.eyes.name)
     hits = find(aligner, features, sentence, top, talk)
     if draw is not None and images is not None:
@@ -90,7 +90,7 @@ def search(
     return 0
 
 
-def find(aligner: Aligner, store: FeatureStore, sentence: str, top: int, talk: Console) -> list[Hit]:
+def find(aligner: ScanGrounder, store: FeatureStore, sentence: str, top: int, talk: Console) -> list[Hit]:
     """The best photographs first; those that fit alike in the order of the store."""
     from deixis.language.tokenise import tokens
 

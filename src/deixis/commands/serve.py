@@ -17,7 +17,7 @@ from deixis.commands.console import (
     stderr_console,
 )
 from deixis.errors import requires_extra
-from deixis.models.pretrained import CAPTIONER, model_names
+from deixis.pipelines.load import CAPTIONER, model_names
 
 
 def serve(
@@ -56,7 +56,7 @@ def serve(
     with talk.status("loading the models"):
         import torch
 
-        from deixis.models.pretrained import load_model
+        from deixis.pipelines.load import load_model
         from deixis.serve.engine import Engine, Limits
 
         if threads:

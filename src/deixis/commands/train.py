@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deixis.recipes import RECIPES, Recipe, find
+from deixis.runs.recipes import RECIPES, Recipe, find
 from deixis.vision.store import FeatureStore
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def train(options: Options[Recipe]) -> int:
     import torch
 
     from deixis.device import train_on
-    from deixis.training.run import Given, Material, run_recipe
+    from deixis.runs.run import Given, Material, run_recipe
 
     train_on(options.device)
     if options.threads:

@@ -25,17 +25,17 @@ from PIL import Image
 
 from deixis.cache import nothing_kept
 from deixis.images import load_image
-from deixis.models.captioner import Captioner
-from deixis.models.checked import DOUBT
-from deixis.models.eyes import Eyes
-from deixis.models.heat import heat_map
-from deixis.models.judging import assist
-from deixis.models.looks import Looks
-from deixis.models.pretrained import CAPTIONER, FINDER, FindsPhrases, check_caption
-from deixis.models.telling import Teller
+from deixis.localize.heat import heat_map
+from deixis.methods.updown.model import Captioner
+from deixis.pipelines.caption import Teller
+from deixis.pipelines.checked import DOUBT
+from deixis.pipelines.load import CAPTIONER, FINDER, PhraseGrounder, check_caption
+from deixis.pipelines.looks import Looks
+from deixis.pipelines.rerank import assist
 from deixis.types import GroundedCaption, HeatMap, Json, Regions
+from deixis.vision.eyes import Eyes
 
-Model = Captioner | FindsPhrases
+Model = Captioner | PhraseGrounder
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP")
 """What photographs come in, by Pillow's names: the decoders of all else stay shut to strangers."""
@@ -269,7 +269,7 @@ class Engine:
             self._tellers[name] = Teller(captioner, self._shared(captioner.eyes), self._places(name))
         return self._tellers[name]
 
-    def _places(self, captioner: str) -> FindsPhrases | None:
+    def _places(self, captioner: str) -> PhraseGrounder | None:
         """The finder of the package places the nouns of the captioner of the package, where both are here."""
         finder = self.models.get(FINDER) if captioner == CAPTIONER else None
         return None if isinstance(finder, Captioner) else finder
@@ -330,7 +330,7 @@ def _heat(weights: npt.NDArray[np.float32], regions: Regions) -> HeatMap:
     return HeatMap(heat_map(weights, regions, CELLS).grid.round(3), regions.size)
 
 
-def checked(finder: FindsPhrases, photo: Regions | Image.Image, caption: str, name: str) -> Json:
+def checked(finder: PhraseGrounder, photo: Regions | Image.Image, caption: str, name: str) -> Json:
     """A caption held against a photograph; ``match`` is None where the model has no score for a whole caption."""
     found = check_caption(finder, photo, caption)
     return {**replace(found, caption=replace(found.caption, model=name)).to_json(), "threshold": DOUBT}

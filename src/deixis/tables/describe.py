@@ -14,7 +14,7 @@ import tyro
 
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import group_of
-from deixis.recipes import CaptionerRecipe, Recipe, find
+from deixis.runs.recipes import Recipe, UpDownRecipe, find
 from deixis.types import HeatPlace, Json, Place
 
 FILE = "table.toml"
@@ -313,9 +313,9 @@ def _with_seeds(path: Path, row: Row, rows: Mapping[str, Row]) -> Row:
 
 def _check_finder(path: Path, row: Row, source: Row, finder: Row) -> None:
     where = f"{path}, the row '{row.name}'"
-    if not isinstance(source.recipe, CaptionerRecipe):
+    if not isinstance(source.recipe, UpDownRecipe):
         raise DeixisError(f"{where} has a 'finder', and '{source.name}' writes no captions that it could ground.")
-    if isinstance(finder.recipe, CaptionerRecipe):
+    if isinstance(finder.recipe, UpDownRecipe):
         raise DeixisError(f"{where}: '{finder.name}' writes captions; a 'finder' is a row whose model finds phrases.")
     if finder.features != source.features:
         raise DeixisError(f"{where}: '{source.name}' and its finder '{finder.name}' see different features.")

@@ -12,11 +12,11 @@ from typing import Any
 from deixis.data.reading import read_json
 from deixis.metrics.bootstrap import Comparison, paired_bootstrap
 from deixis.metrics.score import Score, load_scores, signature
-from deixis.recipes.recipe import PAIRS
 from deixis.show.draw import PALETTE
 from deixis.tables.describe import Column, Experiment, Row, Run, Table
 from deixis.tables.page import between_marks, cell, markdown
 from deixis.tables.runs import is_kept, kept_folder
+from deixis.training.recipe import PAIRS
 from deixis.types import Json
 
 LEVEL = 0.05

@@ -18,20 +18,20 @@ from typing import Any
 
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
-from deixis.evaluation import evaluate_captioner, evaluate_finder, joint_supervision, set_place
+from deixis.evaluation.evaluate import evaluate_captioner, evaluate_finder, joint_supervision, set_place
 from deixis.files import atomic_folder, lock
+from deixis.methods.updown.model import Captioner
 from deixis.metrics.bootstrap import by_image
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.phrases import FLICKR30K, REFER, overlaps
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores, write_json
-from deixis.models.captioner import Captioner
-from deixis.models.pretrained import load_finder, load_model
-from deixis.recipes import Recipe
+from deixis.pipelines.load import load_finder, load_model
+from deixis.runs.recipes import Recipe
+from deixis.runs.run import Given, Material, run_recipe
 from deixis.tables.describe import FILE, Experiment, Run, Without
 from deixis.training.loop import Scores, Talk
-from deixis.training.run import Given, Material, run_recipe
 from deixis.types import Box, Grounding, Json, Regions
 from deixis.vision.store import FeatureStore
 

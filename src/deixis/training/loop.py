@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from deixis.device import to_device
 from deixis.errors import DeixisError
 from deixis.files import write_atomic
-from deixis.recipes.recipe import Phase, Recipe
 from deixis.training import checkpoint
 from deixis.training.checkpoint import Progress
+from deixis.training.recipe import Phase, Recipe
 
 Scores = dict[str, float]
 Line = dict[str, Any]  # of the log: epoch, step, rate, losses, scores

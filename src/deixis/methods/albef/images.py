@@ -1,0 +1,55 @@
+"""Images as the fusion model takes them: squares of pixels, or squares of grid cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from deixis.errors import DeixisError
+from deixis.methods.albef.config import AlbefConfig
+from deixis.types import Regions
+
+# of the pixels that ALBEF's image encoder was trained on: red, green, blue, from 0 to 1
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+DEVIATION = (0.26862954, 0.26130258, 0.27577711)
+
+
+def square_grid(regions: Regions, config: AlbefConfig) -> Tensor:
+    """The feature grid ``[side, side, features]`` of an image; proportions go, as with a squashed photograph."""
+    if regions.grid is None or regions.grid.ndim != 3:
+        raise DeixisError("this model looks at feature grids of photographs; make the features with --grid.")
+    grid = torch.from_numpy(np.asarray(regions.grid, dtype=np.float32))
+    if grid.shape[2] != config.features:
+        raise DeixisError(f"this model reads cells of width {config.features}, and the grid has {grid.shape[2]}.")
+    if grid.shape[:2] == (config.side, config.side):
+        return grid
+    sized = F.interpolate(grid.permute(2, 0, 1)[None], (config.side, config.side), mode="bilinear")
+    return sized[0].permute(1, 2, 0)
+
+
+def square_pixels(image: Image.Image, config: AlbefConfig) -> Tensor:
+    """Pixels ``[3, P, P]`` from 0 to 1 of an image squashed to the square that the model was made for."""
+    size = (config.pixels, config.pixels)
+    squashed = image.convert("RGB").resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
+    return torch.from_numpy(np.array(squashed)).permute(2, 0, 1).float() / 255
+
+
+def standardised(pixels: Tensor) -> Tensor:
+    """Pixels ``[..., 3, H, W]`` with the mean and deviation that the image encoder expects."""
+    return (pixels - pixels.new_tensor(MEAN).view(3, 1, 1)) / pixels.new_tensor(DEVIATION).view(3, 1, 1)
+
+
+def varied(pixels: Tensor, strength: float = 0.4, grey: float = 0.2) -> Tensor:
+    """Pixels ``[3, H, W]`` with other brightness, contrast and saturation, and now and then without colour.
+
+    AMC (Sec. 4.1) varies colours without saying how much: these are usual values.
+    """
+    brightness, contrast, saturation = (1 + strength * (2 * torch.rand(3) - 1)).tolist()
+    pixels = pixels * brightness
+    pixels = (pixels - pixels.mean()) * contrast + pixels.mean()
+    plain = (pixels * pixels.new_tensor((0.299, 0.587, 0.114)).view(3, 1, 1)).sum(0, keepdim=True)
+    saturation = 0.0 if float(torch.rand(())) < grey else saturation
+    return ((pixels - plain) * saturation + plain).clamp(0, 1)

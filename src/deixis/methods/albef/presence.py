@@ -1,0 +1,53 @@
+"""Which texts belong to a photograph: what a pointer finds of its own phrases and captions, and of another one's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from deixis.calibration import Calibration, fit
+from deixis.data import Sample
+from deixis.methods.albef.model import AlbefGrounder, Presence
+from deixis.methods.reir.train import descriptions
+from deixis.vision.eyes import Photo
+
+Evidence = Callable[[Photo, Sequence[str]], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Told:
+    """The evidence for texts of the photographs themselves, and for texts of others."""
+
+    present: list[float] = field(default_factory=list)
+    absent: list[float] = field(default_factory=list)
+
+    def curve(self) -> Calibration:
+        """What makes a chance of it."""
+        return fit(self.present, self.absent)
+
+
+def evidence(samples: Sequence[Sample], photo: Callable[[str], Photo], find: Evidence) -> tuple[Told, Told]:
+    """The evidence that ``find`` has for phrases, and for whole captions; boxes are not asked.
+
+    What is absent are the texts of the next photograph; a phrase only if nobody says its last word of this one.
+    """
+    several = descriptions(samples)
+    images = [image for image, told in several.items() if told]
+    captions = {sample.image_id: [caption.text for caption in sample.captions] for sample in samples}
+    phrases = {image: [text for one in several[image] for text in one.texts()] for image in images}
+    of_phrases, of_captions = Told(), Told()
+    for image, other in zip(images, images[1:] + images[:1], strict=True):
+        said = {word for one in several[image] for word in one.words}
+        absent = [text for text in phrases[other] if text.split()[-1] not in said]
+        asked = (phrases[image], absent, captions[image], captions[other])
+        found = iter(find(photo(image), [text for texts in asked for text in texts]))
+        into = (of_phrases.present, of_phrases.absent, of_captions.present, of_captions.absent)
+        for texts, told in zip(asked, into, strict=True):
+            told += [next(found) for _ in texts]
+    return of_phrases, of_captions
+
+
+def calibrate(pointer: AlbefGrounder, samples: Sequence[Sample], photo: Callable[[str], Photo]) -> Presence:
+    """The curves that make chances of what a pointer finds, from samples that it was not trained on."""
+    phrases, captions = evidence(samples, photo, pointer.evidence)
+    return Presence(phrases.curve(), captions.curve())

@@ -1,0 +1,429 @@
+"""Training a fusion model: its network with all objectives, what it is shown, how it is validated."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from deixis import boxes as geometry
+from deixis.data import Dataset, Sample, coco, visual_genome
+from deixis.data.triplets import (
+    caption_triplets,
+    instance_triplets,
+    mirror,
+    named_triplets,
+    phrase_triplets,
+    read_detections,
+)
+from deixis.data.visual_genome import Triplet
+from deixis.errors import DeixisError
+from deixis.language.parse import parse
+from deixis.language.wordpiece import WordPieces
+from deixis.methods.albef.config import AlbefConfig
+from deixis.methods.albef.gradcam import enlarged, explained, normalised
+from deixis.methods.albef.images import square_grid, square_pixels, standardised, varied
+from deixis.methods.albef.losses.alignment import alignment, pair_scores
+from deixis.methods.albef.losses.image_text_contrast import image_text_contrast, similarities
+from deixis.methods.albef.losses.image_text_match import image_text_match
+from deixis.methods.albef.losses.map_consistency import box_masks, map_consistency
+from deixis.methods.albef.losses.masked_words import guess_hidden, mask_words, masked_words
+from deixis.methods.albef.losses.momentum import Momentum
+from deixis.methods.albef.model import AlbefGrounder, pad_texts
+from deixis.methods.albef.network import AlbefNet, Encoded, Texts
+from deixis.methods.albef.presence import calibrate
+from deixis.methods.albef.published import load_minilm, load_published, minilm_folder
+from deixis.methods.albef.recipes import AlbefRecipe
+from deixis.methods.albef.vit import whiten
+from deixis.metrics.phrases import FLICKR30K, phrase_scores
+from deixis.metrics.references import phrase_references
+from deixis.metrics.retrieval import retrieval
+from deixis.runs.run import Material, card_files
+from deixis.training.loop import Scores, Talk, train
+from deixis.training.recipe import Phase
+from deixis.types import Grounding
+from deixis.vision.eyes import Photo
+from deixis.vision.store import require_extractor
+
+OBJECTIVES = ("align", "albef", "amc")
+WHITENED = 300  # images whose cells tell what cells are like
+
+
+# What the network is shown ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text:
+    """Word pieces of a text, and of the text for the mirror image."""
+
+    ids: tuple[int, ...]
+    mirrored: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A text and all boxes of what it names, in fractions of the image."""
+
+    text: Text
+    boxes: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image with its captions and, where the recipe learns from boxes, texts with boxes."""
+
+    image_id: str
+    captions: tuple[Text, ...]
+    targets: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One caption of each image and, where it has any, one text with its boxes; both padded to one length."""
+
+    images: Tensor  # [B, side, side, features], or [B, 3, P, P]
+    captions: Texts
+    targets: Texts  # the caption again where an image has no boxes
+    boxed: Tensor  # [B] where it has
+    masks: Tensor  # [B, M, M] True in the boxes
+
+
+def make_examples(
+    recipe: AlbefRecipe,
+    samples: Sequence[Sample],
+    pieces: WordPieces,
+    triplets: Mapping[str, Sequence[Triplet]],
+) -> list[Example]:
+    """Samples with their captions and triplets as word pieces.
+
+    A text that several boxes of an image bear has one target with all of them: it is right about each. (The published
+    code takes one of them at random, and the others for background.)
+    """
+
+    def encode(text: str) -> Text:
+        ids = pieces.encode(text, recipe.max_words)
+        other = mirror(text)
+        return Text(ids, ids if other == text else pieces.encode(other, recipe.max_words))
+
+    examples = []
+    for sample in samples:
+        found: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
+        for triplet in triplets.get(sample.image_id, ()):
+            found[triplet.text].append(tuple(geometry.to_normalised(triplet.box, *sample.image_size()).tolist()))
+        targets = tuple(Target(encode(text), tuple(boxes)) for text, boxes in found.items())
+        captions = tuple(encode(caption.text) for caption in sample.captions)
+        examples.append(Example(sample.image_id, captions or tuple(target.text for target in targets), targets))
+    return examples
+
+
+def collate(
+    examples: Sequence[Example], image: Callable[[str], Tensor], config: AlbefConfig, pad: int, flip: bool
+) -> Batch:
+    """Draw a caption, a target and whether to mirror for each image, all from torch's generator.
+
+    ``image`` gives an image's pixels or grid.
+    """
+    images, captions, targets, masks = [], [], [], []
+    side = map_side(config)
+    for example in examples:
+        caption, target, turned = torch.rand(3).tolist()
+        mirrored = flip and turned < 0.5
+        seen = image(example.image_id)
+        images.append(seen.flip(2 if config.patch else 1) if mirrored else seen)
+        captions.append(_drawn(example.captions, caption, mirrored))
+        mask = torch.zeros(side, side, dtype=torch.bool)
+        if example.targets:
+            chosen = example.targets[int(target * len(example.targets))]
+            targets.append(_drawn((chosen.text,), 0, mirrored))
+            mask = box_masks(torch.tensor(chosen.boxes), side).any(0)
+            mask = mask.flip(1) if mirrored else mask
+        else:
+            targets.append(captions[-1])
+        masks.append(mask)
+    length = max(map(len, [*captions, *targets]))
+    return Batch(
+        images=torch.stack(images),
+        captions=pad_texts(captions, pad, length),
+        targets=pad_texts(targets, pad, length),
+        boxed=torch.tensor([bool(example.targets) for example in examples]),
+        masks=torch.stack(masks),
+    )
+
+
+def _drawn(texts: Sequence[Text], where: float, mirrored: bool) -> tuple[int, ...]:
+    text = texts[int(where * len(texts))]
+    return text.mirrored if mirrored else text.ids
+
+
+def map_side(config: AlbefConfig) -> int:
+    """Side of the square in which maps and masks are compared: the image's own, or eight times the grid's."""
+    return config.pixels or 8 * config.side
+
+
+# The network --------------------------------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """The fusion model and its momentum copy."""
+
+    def __init__(self, recipe: AlbefRecipe, model: AlbefNet, pieces: WordPieces) -> None:
+        super().__init__()
+        for phase in recipe.phases:
+            if phase.objective not in OBJECTIVES:
+                raise DeixisError(
+                    f"a fusion model has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}."
+                )
+        self.recipe, self.pieces, self.model = recipe, pieces, model
+        torch.manual_seed(recipe.seed)
+        self.momentum = Momentum(model, recipe.momentum)
+
+    def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
+        """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
+        texts, boxed = batch.captions, torch.zeros_like(batch.boxed)
+        if phase.objective == "amc":
+            boxed = batch.boxed & (torch.rand(len(texts), device=boxed.device) >= self.recipe.captions)
+            texts = _either(boxed, batch.targets, batch.captions)
+        model = self.model
+        encoded, read = model.encode(batch.images), model.read(texts)
+        if phase.objective == "align":
+            return {"align": self._aligned(encoded, texts, read)}
+        logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
+        terms = self._pairs(batch.images, encoded, texts, read, logits, _same(texts), progress)
+        if self.recipe.align:  # by captions: 'a dog' finds dogs in many images of a batch
+            read = model.read(batch.captions) if boxed.any() else read
+            terms["align"] = self.recipe.align * self._aligned(encoded, batch.captions, read)
+        if maps is not None:
+            large = enlarged(normalised(maps[boxed]), batch.masks.shape[-1])
+            terms |= map_consistency(large, batch.masks[boxed], self.recipe.maps)
+        return terms
+
+    def _aligned(self, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
+        return alignment(pair_scores(self.model, encoded, texts, read), _same(texts))
+
+    def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
+        """Match logits ``[B, 2]`` of the true pairs, and their maps where they are wanted."""
+        if mapped:
+            matched = explained(self.model, encoded, texts, read)
+            return matched.logits, matched.maps
+        return self.model.score(self.model.fuse(read, texts, encoded)), None
+
+    def _pairs(
+        self,
+        images: Tensor,
+        encoded: Encoded,
+        texts: Texts,
+        read: Tensor,
+        right: Tensor,
+        same: Tensor,
+        progress: float,
+    ) -> dict[str, Tensor]:
+        """Contrast, matching and masked words, with the momentum copy's help (ALBEF; AMC Sec. 2.1)."""
+        model, momentum, config = self.model, self.momentum, self.recipe.momentum
+        soft = config.soft * min(1.0, progress * self.recipe.epochs)  # the copy is trusted after an epoch
+        hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
+        with torch.no_grad():
+            model.temperature.clamp_(0.001, 0.5)
+            momentum.follow(model)
+            slow = momentum.slow
+            slow_encoded = slow.encode(images)
+            slow_shared = slow.share(slow_encoded, slow.read(texts))
+            believed = guess_hidden(slow, slow_encoded, hidden, chosen) if soft else None
+        shared = model.share(encoded, read)
+        queue = momentum.images.clone(), momentum.texts.clone()  # remembering below must not change what was compared
+        contrast = image_text_contrast(shared, slow_shared, queue, model.temperature, same, soft)
+        scores = similarities(*shared, model.temperature).detach()
+        terms = {
+            "contrast": contrast,
+            "match": image_text_match(model, encoded, texts, read, right, scores, same),
+            "words": masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft),
+        }
+        momentum.remember(*slow_shared)
+        return terms
+
+    def _special(self) -> tuple[list[int], int]:
+        return [self.pieces.id(name) for name in ("[PAD]", "[CLS]", "[SEP]")], self.pieces.id("[MASK]")
+
+
+def _same(texts: Texts) -> Tensor:
+    """Pairs of equal texts ``[B, B]``, which are as good as each other."""
+    return (texts.ids[:, None] == texts.ids[None]).all(-1)
+
+
+def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
+    return Texts(*(torch.where(choose[:, None], a, b) for a, b in ((one.ids, other.ids), (one.mask, other.mask))))
+
+
+# A run --------------------------------------------------------------------------------------------------------------
+
+
+def train_albef(recipe: AlbefRecipe, material: Material, out: Path, talk: Talk, start: Path | None = None) -> None:
+    """Train by the recipe; ``out`` becomes a folder for ``AlbefGrounder.from_pretrained`` with the best checkpoint.
+
+    ``start`` is what the training begins with: the folder of a fusion model, or a published checkpoint (``.pth``).
+    """
+    triplets: Mapping[str, Sequence[Triplet]] = {}
+    if any(phase.objective == "amc" for phase in recipe.phases):
+        triplets, boxes = find_triplets(recipe, material)
+        recipe = replace(recipe, supervision=f"photographs with captions, and {boxes}")
+    if recipe.select == "pointing":
+        recipe = replace(recipe, supervision=f"{recipe.supervision}; the epoch is chosen by boxes of validation images")
+    model, pieces = begin(recipe, material, start)
+    examples = make_examples(recipe, material.training, pieces, triplets)
+    extractor = None if model.config.patch else material.extractor
+    validation = Validation(material)
+    look = Looking(material, model.config)
+
+    def pointer(network: Network) -> AlbefGrounder:
+        return AlbefGrounder(network.model, pieces, extractor, recipe.name, recipe.max_words)
+
+    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+        best = pointer(network)
+        if model.config.explain == "look":
+            with torch.no_grad():
+                best.presence = calibrate(best, material.validation, look.to_ask)
+        best.save_pretrained(out, card_files(recipe, material, epoch, scores, "phrases of the captions"))
+        talk.save_best(network, epoch, scores)
+
+    pad = pieces.id("[PAD]")
+    train(
+        recipe,
+        Network(recipe, model, pieces),
+        examples,
+        lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip),
+        out,
+        lambda network, phase: validation.scores(pointer(network), look),
+        replace(talk, save_best=save_best),
+    )
+
+
+def begin(recipe: AlbefRecipe, material: Material, start: Path | None) -> tuple[AlbefNet, WordPieces]:
+    """The model that training starts from, and its word pieces."""
+    if start is not None and start.is_dir():
+        found = AlbefGrounder.from_pretrained(start)
+        if found.eyes is not None:
+            require_extractor(material.extractor["name"], found.eyes.name)
+        return found.network.train(), found.pieces
+    if recipe.text == "fresh":
+        pieces = WordPieces.build((c.text for s in material.training for c in s.captions), recipe.minimum)
+    else:
+        pieces = WordPieces.load(minilm_folder() / "vocab.txt")
+    config = replace(recipe.model, vocabulary=len(pieces))
+    if not config.patch:
+        grid = material.regions[material.training[0].image_id].grid
+        if grid is None or grid.ndim != 3:
+            raise DeixisError(f"the recipe {recipe.name} looks at feature grids; make the features again with --grid.")
+        config = replace(config, features=grid.shape[-1], side=max(grid.shape[:2]))
+    torch.manual_seed(recipe.seed)
+    model = AlbefNet(config)
+    if isinstance(model.image.patches, nn.Linear):
+        some = material.training[:: -(-len(material.training) // WHITENED)]
+        grids = [square_grid(material.regions[sample.image_id], config) for sample in some]
+        whiten(model.image.patches, torch.stack(grids).flatten(0, 2))
+    if start is not None:
+        load_published(model, start)
+    elif recipe.text == "minilm":
+        load_minilm(model)
+    return model, pieces
+
+
+def find_triplets(recipe: AlbefRecipe, material: Material) -> tuple[dict[str, list[Triplet]], str]:
+    """The texts with boxes of each training image, and in words where the boxes come from."""
+    if recipe.detections:
+        found = _detected(recipe, material.training)
+        source = f"boxes found by a detector ({Path(recipe.detections).name})"
+    else:
+        makers: dict[str, Callable[[Sample, float], Iterable[Triplet]]] = {
+            visual_genome.NAME: visual_genome.triplets,
+            coco.NAME: instance_triplets,
+        }
+        make = makers.get(material.source, phrase_triplets)
+        found = {sample.image_id: list(make(sample, recipe.min_area)) for sample in material.training}
+        source = "boxes of the training set"
+    if not any(found.values()):
+        raise DeixisError(
+            f"the recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
+            "for these images; name a file of detections (--detections), or choose an albef recipe."
+        )
+    return found, source
+
+
+def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[Triplet]]:
+    """Detector labels, and the phrases of the captions that mean one of them."""
+    things = read_detections(Path(recipe.detections), recipe.min_score)
+    parses = iter(parse([caption.text for sample in samples for caption in sample.captions]))
+    found = {}
+    for sample in samples:
+        width, height = sample.image_size()
+        large = [
+            thing
+            for thing in things.get(sample.image_id, ())
+            if geometry.area(thing.box) >= recipe.min_area * width * height
+        ]
+        said = caption_triplets(sample, [next(parses) for _ in sample.captions], large)
+        found[sample.image_id] = [*named_triplets(sample.image_id, (width, height), large), *said]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Looking:
+    """Images by id, as the model takes them."""
+
+    material: Material
+    config: AlbefConfig
+
+    def to_learn(self, image_id: str) -> Tensor:
+        """With varied colours where the model reads pixels."""
+        if self.config.patch:
+            return standardised(varied(square_pixels(self._samples[image_id].open(), self.config)))
+        return square_grid(self.material.regions[image_id], self.config)
+
+    def to_ask(self, image_id: str) -> Photo:
+        """As a pointer takes it."""
+        return self._samples[image_id].open() if self.config.patch else self.material.regions[image_id]
+
+    @cached_property
+    def _samples(self) -> dict[str, Sample]:
+        return {sample.image_id: sample for sample in (*self.material.training, *self.material.validation)}
+
+
+class Validation:
+    """The validation images: which caption finds which image, and where phrases point, where boxes can tell."""
+
+    def __init__(self, material: Material) -> None:
+        self.samples = tuple(material.validation)
+        self.references = phrase_references(Dataset(material.source, "val", self.samples))
+
+    @torch.no_grad()
+    def scores(self, pointer: AlbefGrounder, look: Looking) -> Scores:
+        """R@1 of finding the image of a caption by the whole; pointing of phrases with boxes."""
+        model, images = pointer.network, [s.image_id for s in self.samples]
+        captions = [caption.text for sample in self.samples for caption in sample.captions]
+        owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
+        seen = [model.image(pointer.see(look.to_ask(i))[0])[:, 0] for i in images]
+        whole = nn.functional.normalize(model.share_image(torch.cat(seen)), dim=-1)
+        said = [
+            nn.functional.normalize(model.share_text(model.read(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1)
+            for at in range(0, len(captions), 64)
+        ]
+        found = retrieval((whole @ torch.cat(said).T).cpu().numpy(), images, owner=owner)
+        scores = {"R@1": next(score.value for score in found if score.name == "t2i_R@1")}
+        if self.references:
+            scores["pointing"] = self._pointing(pointer, look)
+        return scores
+
+    def _pointing(self, pointer: AlbefGrounder, look: Looking) -> float:
+        asked: defaultdict[str, list[str]] = defaultdict(list)
+        for reference in self.references:
+            asked[reference.image].append(reference.id)
+        phrases = {reference.id: reference.phrase for reference in self.references}
+        answers: dict[str, list[Grounding]] = {}
+        for image, ids in asked.items():
+            found = pointer.ground(look.to_ask(image), [phrases[i] for i in ids], box="threshold")
+            answers |= {i: [grounding] for i, grounding in zip(ids, found, strict=True)}
+        scores = phrase_scores(self.references, answers, FLICKR30K)
+        return next(score.value for score in scores if score.name == "pointing")

@@ -1,0 +1,161 @@
+"""Training a matcher: pairs of images and captions, and retrieval for validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from deixis.calibration import Calibration, fit
+from deixis.data import Sample
+from deixis.device import device_of
+from deixis.errors import DeixisError
+from deixis.language.parse import parse
+from deixis.language.vocabulary import Vocabulary
+from deixis.layers.padding import PaddedRegions, pad_regions
+from deixis.methods.scan.losses.triplet import matching
+from deixis.methods.scan.model import ScanGrounder, counting, pad_words, see, with_ends
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.methods.scan.recipes import ScanRecipe
+from deixis.metrics.retrieval import retrieval
+from deixis.runs.run import Material, card_files
+from deixis.training.loop import Scores, Talk, train
+from deixis.training.recipe import Phase
+from deixis.types import Regions
+
+OBJECTIVES = ("hardest", "all")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An image and one of its captions: word ids, bos first, eos last, and which of them count in the score."""
+
+    image_id: str
+    words: tuple[int, ...]
+    counts: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Captions and the images they belong to, each image once."""
+
+    regions: PaddedRegions
+    words: Tensor  # [C, T]
+    counts: Tensor  # [C, T]
+    owner: Tensor  # [C] the row of each caption's image
+
+
+class Network(nn.Module):
+    """The matcher and its objective."""
+
+    def __init__(self, recipe: ScanRecipe, config: ScanConfig) -> None:
+        super().__init__()
+        for phase in recipe.phases:
+            if phase.objective not in ("", *OBJECTIVES):
+                raise DeixisError(f"a matcher has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}.")
+        self.recipe = recipe
+        torch.manual_seed(recipe.seed)
+        self.matcher = ScanNet(config)
+
+    def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
+        """The loss of one batch."""
+        seen, heard = self.matcher.see(batch.regions), self.matcher.hear(batch.words, batch.counts)
+        hardest = phase.objective != "all"
+        return {"hinge": matching(self.matcher, seen, heard, batch.owner, self.recipe.margin, hardest)}
+
+
+def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, max_words: int) -> list[Pair]:
+    """Every caption of every sample, cut to ``max_words`` words."""
+    told = [(sample.image_id, caption) for sample in samples for caption in sample.captions if caption.tokens]
+    marks: Sequence[tuple[bool, ...]] = [(True,) * len(caption.tokens) for _, caption in told]
+    if count != "all":  # then, and only then, the captions have to be parsed
+        marks = [counting(grammar, count, vocabulary) for grammar in parse([caption.text for _, caption in told])]
+    return [
+        Pair(
+            image_id,
+            tuple(vocabulary.encode(caption.tokens[:max_words])),
+            tuple(with_ends(counts[:max_words], count)),
+        )
+        for (image_id, caption), counts in zip(told, marks, strict=True)
+    ]
+
+
+def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
+    """Pad to the longest caption and the most regions; an image of several captions is there once."""
+    images = {image_id: row for row, image_id in enumerate(dict.fromkeys(pair.image_id for pair in pairs))}
+    words, counts = pad_words([pair.words for pair in pairs], [pair.counts for pair in pairs])
+    owner = torch.tensor([images[pair.image_id] for pair in pairs])
+    return Batch(pad_regions([regions[image_id] for image_id in images]), words, counts, owner)
+
+
+def train_scan(recipe: ScanRecipe, material: Material, out: Path, talk: Talk) -> None:
+    """Train by the recipe; ``out`` becomes a folder for ``ScanGrounder.from_pretrained`` with the best checkpoint."""
+    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
+    like = material.regions[material.training[0].image_id]
+    config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
+    validation = make_pairs(material.validation, vocabulary, config.count, recipe.max_words)
+
+    named = make_pairs(material.validation, vocabulary, "nouns", recipe.max_words)
+
+    def validate(network: Network, phase: Phase) -> Scores:
+        return recalls(network.matcher, validation, material.regions)
+
+    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+        curve = calibrate(network.matcher, named, material.regions)
+        aligner = ScanGrounder(network.matcher, vocabulary, material.extractor, recipe.name, curve)
+        aligner.save_pretrained(out, card_files(recipe, material, epoch, scores, "all images and captions, one fold"))
+        talk.save_best(network, epoch, scores)
+
+    train(
+        recipe,
+        Network(recipe, config),
+        make_pairs(material.training, vocabulary, config.count, recipe.max_words),
+        lambda pairs: collate(pairs, material.regions),
+        out,
+        validate,
+        replace(talk, save_best=save_best),
+    )
+
+
+@torch.no_grad()
+def recalls(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regions], batch: int = 64) -> Scores:
+    """R@1, 5 and 10 among the images and captions of the pairs, both ways, and the sum of the six."""
+    ids = list(dict.fromkeys(pair.image_id for pair in pairs))
+    rows = {image_id: row for row, image_id in enumerate(ids)}
+    words, counts = [pair.words for pair in pairs], [pair.counts for pair in pairs]
+    heard = matcher.hear(*pad_words(words, counts, device_of(matcher)))
+    similarities = np.concatenate(
+        [
+            matcher.scores(see(matcher, [regions[i] for i in ids[start : start + batch]]), heard).cpu().numpy()
+            for start in range(0, len(ids), batch)
+        ]
+    )
+    scores = retrieval(similarities, ids, owner=[rows[pair.image_id] for pair in pairs])
+    found = {score.name: score.value for score in scores if "R@" in score.name}
+    return found | {"recall_sum": sum(found.values())}
+
+
+@torch.no_grad()
+def calibrate(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Calibration:
+    """What turns the relevance of a noun into the chance that what it names is there; ``pairs`` count nouns.
+
+    The nouns of an image are there. In the next image they are not, unless its own captions have the same word.
+    """
+    captions: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        captions.setdefault(pair.image_id, []).append(pair)
+    images = list(captions)
+    present, absent = [], []
+    for image, other in zip(images, images[1:] + images[:1], strict=True):
+        own = captions[image]
+        words, nouns = pad_words([pair.words for pair in own], [pair.counts for pair in own], device_of(matcher))
+        heard = matcher.hear(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
+        _, relevance = matcher.align(see(matcher, [regions[image], regions[other]]), heard)  # [2, C, T]
+        said = torch.tensor([word for pair in captions[other] for word in pair.words]).to(words.device)
+        present.append(relevance[0][nouns])
+        absent.append(relevance[1][nouns & ~torch.isin(words, said)])
+    return fit(torch.cat(present).cpu(), torch.cat(absent).cpu())

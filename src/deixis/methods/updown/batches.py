@@ -1,0 +1,100 @@
+"""Samples and their regions become batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deixis import boxes as geometry
+from deixis.data.sample import Sample
+from deixis.language.vocabulary import Vocabulary
+from deixis.layers.padding import PaddedRegions, pad_ragged, pad_regions
+from deixis.types import Box, Regions
+
+
+@dataclass(frozen=True)
+class Target:
+    """A word of a caption and the true box of what it names; only supervised recipes are given any."""
+
+    caption: int
+    word: int  # index into the caption's words, bos not counted
+    box: Box
+    label: int = -1  # object class, where there is one
+
+
+@dataclass(frozen=True)
+class Example:
+    """One image for training: its captions as word ids, bos first, eos last."""
+
+    image_id: str
+    captions: tuple[tuple[int, ...], ...]
+    visual: tuple[tuple[bool, ...], ...] = ()  # of each caption's words: nouns and verbs; empty where nobody asks
+    nouns: tuple[tuple[bool, ...], ...] = ()  # the same for nouns that a teacher shows
+    targets: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images with all their captions, padded."""
+
+    regions: PaddedRegions
+    words: Tensor  # [I, C, T] bos first, eos last, pad behind; all pad where an image has fewer captions
+    images: tuple[str, ...] = ()  # [I] their ids
+    visual: Tensor | None = None  # [I, C, T - 1] of the words behind bos
+    nouns: Tensor | None = None  # [I, C, T - 1] likewise
+    positive: Tensor | None = None  # [I, C, T - 1, N] regions with an IoU over .5 with the word's true box
+    classes: Tensor | None = None  # [I, N] object class of each region by its best true box, -1 where none
+
+
+def make_examples(samples: Sequence[Sample], vocabulary: Vocabulary, max_words: int) -> list[Example]:
+    """Samples with at least one caption; captions are cut to ``max_words`` words."""
+    examples = []
+    for sample in samples:
+        captions = tuple(tuple(vocabulary.encode(c.tokens[:max_words])) for c in sample.captions if c.tokens)
+        if captions:
+            examples.append(Example(sample.image_id, captions))
+    return examples
+
+
+def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: int) -> Batch:
+    """Pad regions and captions to the longest of the batch."""
+    seen = [regions[example.image_id] for example in examples]
+    padded = pad_regions(seen)
+    words = pad_ragged([example.captions for example in examples], pad)
+    steps = words.shape[2] - 1
+    visual, nouns = _marks([e.visual for e in examples], steps), _marks([e.nouns for e in examples], steps)
+    positive = classes = None
+    if any(example.targets for example in examples):
+        positive, classes = _supervise(examples, seen, words.shape, padded.mask.shape[1])
+    return Batch(padded, words, tuple(e.image_id for e in examples), visual, nouns, positive, classes)
+
+
+def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor | None:
+    """Marks of words ``[I, C, steps]``; None where nobody asked for them."""
+    if not marks[0]:
+        return None
+    padded = pad_ragged(marks, 0)[..., :steps].bool()
+    return torch.nn.functional.pad(padded, (0, steps - padded.shape[2]))
+
+
+def _supervise(
+    examples: Sequence[Example], seen: Sequence[Regions], shape: Sequence[int], most: int
+) -> tuple[Tensor, Tensor]:
+    images, captions, length = shape
+    positive = np.zeros((images, captions, length - 1, most), dtype=bool)
+    classes = np.full((images, most), -1, dtype=np.int64)
+    for i, (example, r) in enumerate(zip(examples, seen, strict=True)):
+        if not example.targets:
+            continue
+        overlap = geometry.iou([target.box for target in example.targets], r.boxes)  # [targets, N]
+        for target, row in zip(example.targets, overlap, strict=True):
+            if target.word < length - 1:
+                positive[i, target.caption, target.word, : len(r)] |= row > 0.5
+        best = overlap.argmax(0)
+        labels = np.array([target.label for target in example.targets])
+        classes[i, : len(r)] = np.where(overlap.max(0) > 0.5, labels[best], -1)
+    return torch.from_numpy(positive), torch.from_numpy(classes)

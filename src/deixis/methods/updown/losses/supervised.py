@@ -1,0 +1,33 @@
+"""Supervision by boxes: the upper bound that weakly supervised methods are measured against.
+
+Only recipes that say ``supervised`` use this file.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from deixis.methods.updown.network import Decoder
+
+
+def attention_nll(attention: Tensor, positive: Tensor) -> Tensor:
+    """Negative log of the attention at the right regions (POS-SCAN Eq. 16), for every branch.
+
+    ``attention [I, C, T, K, N]``; ``positive [I, C, T, N]`` is True where a region overlaps the word's true box by an
+    IoU over .5. As in the published code the mean is over all positive regions; nothing positive gives 0.
+    """
+    index = positive.nonzero(as_tuple=True)
+    if len(index[0]) == 0:
+        return attention.new_zeros(())
+    image, caption, step, region = index
+    return -attention[image, caption, step, :, region].clamp_min(1e-20).log().mean()
+
+
+def region_classification(decoder: Decoder, features: Tensor, classes: Tensor) -> Tensor:
+    """Cross-entropy of the region classifier (GVD): ``features [I, N, D]``, ``classes [I, N]``, -1 where unknown."""
+    known = classes >= 0
+    if not bool(known.any()):
+        return features.new_zeros(())
+    logits: Tensor = decoder.classify(features[known])
+    return F.cross_entropy(logits, classes[known])

@@ -1,0 +1,339 @@
+"""Where models compute: names of devices, and inputs that follow the weights, told apart without a second device."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from PIL import Image
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from deixis import cli, device
+from deixis.errors import UsageError
+from deixis.language.vocabulary import Vocabulary
+from deixis.language.wordpiece import WordPieces
+from deixis.methods.albef.config import AlbefConfig
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.network import AlbefNet
+from deixis.methods.reir import phrases
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.network import ReirConfig, ReirNet
+from deixis.methods.scan.model import Placing, ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.methods.scan.train import Pair, calibrate, recalls
+from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.pipelines.information_gain import Confidence
+from deixis.pipelines.load import load_captioner, load_finder, load_model
+from deixis.types import Json, Regions
+from deixis.vision.backbone import EfficientNetLite
+from deixis.vision.extractor import Extractor, named_extractor
+from deixis.vision.proposals import by_name as proposer_by_name
+
+WORDS = ["a", "brown", "dog", "runs", "after", "big", "ball"]
+VOCABULARY = Vocabulary.build([WORDS], minimum=1)
+SENTENCE = "a brown dog runs after a big ball"
+ELSEWHERE = torch.device("meta")
+"""What the other device of :class:`OtherDevice` is called; without that, tensors there have no numbers."""
+
+
+class Elsewhere(Tensor):
+    """A tensor of the other device, whose numbers are held here."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor) -> "Elsewhere":
+        with torch.inference_mode(False):  # a view of a weight would not be allowed to be made for inference only
+            wrapped: Elsewhere = Tensor._make_wrapper_subclass(
+                cls, held.size(), held.stride(), held.storage_offset(), dtype=held.dtype, device=ELSEWHERE
+            )
+        wrapped.held = held
+        return wrapped
+
+    def tolist(self) -> Any:
+        return self.held.tolist()  # which every device can do; torch leaves it to subclasses
+
+    def new_tensor(self, data: Any) -> Tensor:  # type: ignore[override]
+        return torch.tensor(data, dtype=self.dtype).to(ELSEWHERE)  # torch would make one without numbers
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError("tensors of the other device are of use only while there is one")
+
+
+class OtherDevice(TorchDispatchMode):
+    """A machine with a second device, which computes as the first does, and with its own tensors only.
+
+    As with a graphics processor a number alone may come from the CPU, and numpy sees the CPU's tensors only.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        there = any(isinstance(one, Elsewhere) for one in given)
+        copies = func._schema.name in ("aten::_to_copy", "aten::copy_", "aten::_local_scalar_dense")
+        if there and not copies:
+            astray = [tuple(one.shape) for one in given if not isinstance(one, Elsewhere) and one.ndim]
+            assert not astray, f"{func} takes tensors of two devices; those of the CPU are {astray}"
+        if kwargs.get("device") is not None:
+            there, kwargs["device"] = torch.device(kwargs["device"]) == ELSEWHERE, device.CPU
+        owner = {id(one.held): one for one in given if isinstance(one, Elsewhere)}
+        bare = tree_map_only(Elsewhere, lambda one: one.held, (args, kwargs))
+        found = func(*bare[0], **bare[1])
+        if not there:
+            return found
+        # what was changed in place stays the same tensor
+        return tree_map_only(Tensor, lambda one: owner[id(one)] if id(one) in owner else Elsewhere(one), found)
+
+
+def photo(seed: int = 0) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (48, 64, 3), dtype=np.uint8))
+
+
+def eyes() -> Json:
+    made = named_extractor("tiny", "grid", 20)
+    return {"name": made.name, "description": made.describe()}
+
+
+def make_captioner() -> Captioner:
+    config = DecoderConfig(len(VOCABULARY), 16, words=8, hidden=12, attention=6, branches=2)
+    return Captioner(Decoder(config), VOCABULARY, eyes(), "captioner", Style(max_words=6, min_words=3))
+
+
+def make_aligner() -> ScanGrounder:
+    matcher = ScanNet(ScanConfig(len(VOCABULARY), 16, words=8, embed=12, count="nouns"))
+    return ScanGrounder(matcher, VOCABULARY, eyes(), "aligner", placing=Placing("vote"))
+
+
+def make_grounder() -> ReirGrounder:
+    config = ReirConfig(len(VOCABULARY), 16, words=6, width=8, hidden=8, names="add", place="vote")
+    return ReirGrounder(ReirNet(config), VOCABULARY, eyes(), "grounder")
+
+
+def make_pointer(patch: int) -> AlbefGrounder:
+    pieces = WordPieces.build([SENTENCE], 1)
+    config = AlbefConfig(
+        vocabulary=len(pieces),
+        hidden=12,
+        heads=2,
+        feed=16,
+        positions=16,
+        text_layers=1,
+        fusion_layers=2,
+        patch=patch,
+        features=0 if patch else 16,
+        side=4,
+        image_hidden=12,
+        image_heads=2,
+        image_feed=16,
+        image_layers=1,
+        shared=8,
+        map_layer=0,
+    )
+    return AlbefGrounder(AlbefNet(config), pieces, None if patch else eyes(), "pointer")
+
+
+def say(captioner: Captioner) -> list[Json]:
+    captions = captioner.caption([photo(0), photo(1)])
+    told = [caption.to_json() for caption in captions]
+    captioner.style = replace(captioner.style, beam=3, place="vote")
+    told += [caption.to_json() for caption in captioner.caption([photo(0), photo(1)])]
+    regions = [captioner.eyes.look(photo(0))]
+    read = next(captioner.readings(regions, [[SENTENCE.split(), ["a", "dog"]]]))
+    told += [one.to_json() for groundings in read for one in groundings]
+    _, looks = next(captioner.looks(regions))
+    return [*told, {"gains": Confidence(captioner).gains(captions), "looks": looks.attention.tolist()}]
+
+
+def find(finder: ScanGrounder | ReirGrounder | AlbefGrounder) -> list[Json]:
+    found = [*finder.ground(photo(), SENTENCE), *finder.ground(photo(), ["a dog", "the big ball"])]
+    return [one.to_json() for one in found]
+
+
+def fit(aligner: ScanGrounder) -> list[Json]:
+    return [*find(aligner), {"score": aligner.score(photo(), SENTENCE)}]
+
+
+def check(pointer: AlbefGrounder) -> list[Json]:
+    checked = pointer.check(photo(), SENTENCE)
+    return [*find(pointer), checked.to_json()]
+
+
+KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], list[Json]]]] = {
+    "captioner": (make_captioner, say),
+    "aligner": (make_aligner, fit),
+    "grounder": (make_grounder, find),
+    "pointer of cells": (lambda: make_pointer(0), check),
+    "pointer of pixels": (lambda: make_pointer(8), check),
+}
+
+
+@pytest.fixture(autouse=True)
+def meanings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Vectors of texts without the network that makes them."""
+
+    def vectors(texts: Sequence[str]) -> np.ndarray:
+        rows = [np.random.default_rng(list(text.encode())).standard_normal(phrases.WIDTH) for text in texts]
+        return np.array(rows, dtype=np.float32)
+
+    phrases._table.cache_clear()
+    monkeypatch.setattr(phrases, "text_vectors", vectors)
+    yield
+    phrases._table.cache_clear()
+
+
+# Models elsewhere ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inputs_go_where_the_weights_are_and_answers_come_back(kind: str) -> None:
+    make, ask = KINDS[kind]
+    torch.manual_seed(0)
+    expected = ask(make())
+    torch.manual_seed(0)
+    model = make()
+    with OtherDevice():
+        assert model.to(ELSEWHERE) is model
+        assert model.eyes is None or model.eyes.extractor.backbone.classifier.device == ELSEWHERE
+        found = ask(model)
+    # torch may take another way to the same sums there
+    assert tree_leaves(found) == [
+        pytest.approx(leaf, rel=1e-4, abs=1e-6) if isinstance(leaf, float) else leaf for leaf in tree_leaves(expected)
+    ]
+
+
+def test_eyes_that_have_looked_before_move_too() -> None:
+    captioner = make_captioner()
+    before = captioner.eyes.look(photo())
+    with OtherDevice():
+        captioner.to(ELSEWHERE)
+        assert captioner.eyes.extractor.backbone.kernels[0].device == ELSEWHERE  # type: ignore[attr-defined]
+        after = captioner.eyes.look(photo())
+    np.testing.assert_array_equal(after.features, before.features)
+
+
+def test_the_default_backbone_moves_its_weights_and_its_pixels() -> None:
+    extractor = Extractor(EfficientNetLite(64), proposer_by_name("grid", 5), grid=2)
+    before = extractor.extract(photo())
+    with OtherDevice():
+        after = extractor.to(ELSEWHERE).extract(photo())
+    assert extractor.backbone.classifier[0].device == ELSEWHERE  # type: ignore[attr-defined]
+    assert before.labels is not None
+    assert after.labels is not None
+    assert before.grid is not None
+    assert after.grid is not None
+    np.testing.assert_array_equal(after.features, before.features)
+    np.testing.assert_array_equal(after.labels.probs, before.labels.probs)
+    np.testing.assert_array_equal(after.grid, before.grid)
+
+
+def test_a_matcher_is_validated_where_it_is_trained() -> None:
+    torch.manual_seed(0)
+    matcher, look = make_aligner().matcher, named_extractor("tiny", "grid", 20)
+    regions: dict[str, Regions] = {str(seed): look.extract(photo(seed)) for seed in range(3)}
+    ids = [VOCABULARY.encode(text.split()) for text in ("a brown dog", "a big ball runs", "after a ball")]
+    pairs = [Pair(str(i), tuple(row), (True,) * len(row)) for i, row in enumerate(ids)]
+    expected = recalls(matcher, pairs, regions), calibrate(matcher, pairs, regions)
+    with OtherDevice():
+        matcher.to(ELSEWHERE)
+        assert (recalls(matcher, pairs, regions), calibrate(matcher, pairs, regions)) == expected
+
+
+def test_the_other_device_finds_an_input_that_was_left_behind() -> None:
+    """The tests above see what a graphics processor would refuse."""
+    layer = torch.nn.Linear(2, 2)
+    with OtherDevice():
+        layer.to(ELSEWHERE)
+        with pytest.raises(AssertionError, match="two devices"):
+            layer(torch.ones(1, 2))
+        answer = layer(torch.ones(1, 2).to(ELSEWHERE)).detach()
+        with pytest.raises((TypeError, RuntimeError)):
+            answer.numpy()
+        assert answer.cpu().numpy().shape == (1, 2)
+
+
+# Names --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "best"), [(2, True, "cuda:0"), (0, True, "mps"), (0, False, "cpu"), (1, False, "cuda:0")]
+)
+def test_auto_takes_cuda_then_mps_then_the_cpu(
+    cuda: int, mps: bool, best: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert device.choose("auto") == torch.device(best)
+    assert device.present() == [f"cuda:{i}" for i in range(cuda)] + ["mps"] * mps + ["cpu"]
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "xpu:99", "meta", "banana", ""])
+def test_a_device_that_is_not_there_is_told_with_those_that_are(name: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no device '{name}' here.*cpu"):
+        device.choose(name)
+    assert device.choose("cpu") == device.CPU
+
+
+def test_models_are_loaded_to_the_device_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_captioner().save_pretrained(tmp_path / "captioner")
+    make_aligner().save_pretrained(tmp_path / "aligner")
+    asked: list[str] = []
+    monkeypatch.setattr(device, "choose", lambda name="auto": asked.append(name) or ELSEWHERE)
+    with OtherDevice():
+        captioner, finder = load_captioner(tmp_path / "captioner", "cuda:1"), load_finder(tmp_path / "aligner")
+        assert isinstance(load_model(tmp_path / "aligner", "mps"), ScanGrounder)
+        assert device.device_of(captioner.decoder) == captioner.eyes.device == ELSEWHERE
+        assert isinstance(finder, ScanGrounder)
+        assert device.device_of(finder.matcher) == ELSEWHERE
+    assert asked == ["cuda:1", "auto", "mps"]
+
+
+def test_training_computes_on_the_device_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACCELERATE_TORCH_DEVICE", raising=False)
+    device.train_on("auto")
+    assert "ACCELERATE_TORCH_DEVICE" not in os.environ
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "")  # for it to be taken away at the end
+    monkeypatch.setattr(device, "choose", lambda name: ELSEWHERE)
+    device.train_on("cuda:1")
+    AcceleratorState._reset_state(reset_partial_state=True)
+    try:
+        assert Accelerator().device == ELSEWHERE
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
+
+
+# Verbs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["caption", "ground", "check", "regions"])
+def test_verbs_refuse_a_device_that_is_not_there(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo().save(tmp_path / "photo.png")
+    (make_captioner() if verb == "caption" else make_aligner()).save_pretrained(tmp_path / "model")
+    words = {"ground": ["a dog"], "check": [SENTENCE]}.get(verb, [])
+    model = ["--proposals", "grid", "--backbone", "tiny"] if verb == "regions" else ["--model", str(tmp_path / "model")]
+    args = [verb, str(tmp_path / "photo.png"), *words, *model, "--json", "--quiet"]
+    assert cli.run([*args, "--device", "cuda:99"]) == 2
+    assert "there is no device 'cuda:99' here" in capsys.readouterr().err
+    assert cli.run([*args, "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    "verb", ["caption", "ground", "check", "search", "eval", "demo", "serve", "features", "regions", "table"]
+)
+def test_the_help_is_the_same_everywhere(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([verb, "--help"])
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps" in told

@@ -1,0 +1,84 @@
+"""Which box a heat map means: heat inside boxes, and the rule that chooses among them, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from deixis.localize.heat import DETECTED, LEAST, PROPOSED, BoxRule, heat_inside
+from deixis.types import Regions
+
+
+def regions(*boxes: tuple[float, float, float, float], scores: tuple[float, ...] | None = None) -> Regions:
+    likely = None if scores is None else np.array(scores)
+    return Regions(np.array(boxes, dtype=np.float32), np.zeros((len(boxes), 1)), (40, 20), likely)
+
+
+# 2 rows and 4 columns of cells of 10 x 10 pixels
+MAP = np.array([[0.0, 1.0, 0.5, 0.1], [0.0, 0.9, 0.4, 0.1]])
+WHOLE, HOT, PAIR, HALF_CELL = (0, 0, 40, 20), (10, 0, 20, 20), (10, 0, 30, 20), (10, 0, 15, 10)
+
+
+def test_heat_inside_boxes_by_hand() -> None:
+    inside = heat_inside(np.stack([MAP, 2 * MAP]), regions(WHOLE, HOT, PAIR, HALF_CELL, (25, 5, 80, 15)))
+    # the last: half of the third column and the fourth, half of both rows, and what is beyond the image is nothing
+    expected = [3.0, 1.9, 2.8, 0.5, 0.25 * (0.5 + 0.4) + 0.5 * (0.1 + 0.1)]
+    np.testing.assert_allclose(inside, [expected, [2 * value for value in expected]])
+
+
+def test_the_area_decides_between_the_hottest_cells_and_the_whole() -> None:
+    boxes = regions(WHOLE, HOT, PAIR)
+    # heat / area^a, areas 800, 200, 400 pixels
+    for power, best in ((0.0, 0), (0.5, 2), (1.0, 1)):
+        rule = BoxRule(floor=0.0, area=power, trust=0.0)
+        np.testing.assert_allclose(
+            rule.worth(MAP[None], boxes), [[3.0 / 800**power, 1.9 / 200**power, 2.8 / 400**power]], rtol=1e-6
+        )
+        assert rule.choose(MAP[None], boxes) == [best]
+
+
+def test_what_is_colder_than_the_floor_counts_as_nought() -> None:
+    boxes, cold = regions(WHOLE, HOT, PAIR), BoxRule(floor=0.5, area=0.5, trust=0.0)
+    # left of the map: .5 and .4, both in the hot column; it does not matter where the map begins and how it is scaled
+    for heat in (MAP, 0.2 + 3 * MAP):
+        assert cold.choose(heat[None], boxes) == [1]
+        worth = cold.worth(heat[None], boxes)[0]
+        np.testing.assert_allclose(worth / worth[0], [1, 2, 2**0.5], rtol=1e-6)
+
+
+def test_a_score_tells_only_where_it_is_trusted() -> None:
+    boxes = regions(WHOLE, HOT, PAIR, scores=(0.01, 0.64, 0.16))
+    trusting = BoxRule(floor=0.0, area=0.5, trust=0.5)
+    np.testing.assert_allclose(
+        trusting.worth(MAP[None], boxes),
+        [[3.0 / 800**0.5 * 0.1, 1.9 / 200**0.5 * 0.8, 2.8 / 400**0.5 * 0.4]],
+        rtol=1e-6,
+    )
+    assert trusting.choose(MAP[None], boxes) == [1]
+    assert BoxRule(floor=0.0, area=0.5, trust=0.0).choose(MAP[None], boxes) == [2]
+    assert trusting.choose(MAP[None], regions(WHOLE, HOT, PAIR)) == [2]
+
+
+def test_a_name_tells_where_heat_cannot() -> None:
+    boxes, rule = regions(HOT, (30, 0, 40, 20), PAIR), BoxRule(floor=0.0, area=0.5, trust=0.0, name=0.5)
+    even = np.ones_like(MAP)
+    named = np.array([[0.04, 0.25, 0.0], [1.0, 1.0, 1.0]])
+    worth = rule.worth(np.stack([even + MAP, even + MAP]), boxes, named)
+    plain = replace(rule, name=0.0).worth(np.stack([even + MAP, even + MAP]), boxes, named)
+    np.testing.assert_allclose(worth[0] / plain[0], [0.2, 0.5, LEAST**0.5])
+    np.testing.assert_allclose(worth[1], plain[1])
+    assert rule.choose(MAP[None], boxes) == replace(rule, name=0.0).choose(MAP[None], boxes)
+
+
+@pytest.mark.parametrize("rule", [*vars(DETECTED).values(), *vars(PROPOSED).values()])
+def test_maps_are_judged_apart_and_nothing_is_divided_by_nought(rule: BoxRule) -> None:
+    boxes = regions(WHOLE, HOT, (30, 0, 40, 20), (5, 5, 5, 5), scores=(0.0, 0.5, 0.5, 1.0))
+    maps = np.stack([MAP, MAP[:, ::-1], np.zeros_like(MAP), np.full_like(MAP, 0.3)])
+    worth = rule.worth(maps, boxes)
+    assert np.isfinite(worth).all()
+    for alone, row in zip(maps, worth, strict=True):
+        np.testing.assert_allclose(rule.worth(alone[None], boxes)[0], row)
+    assert (worth[2:] == 0).all()
+    assert (worth[:2, 0] > 0).all()  # a score of nought does not take a region out

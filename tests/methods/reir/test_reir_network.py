@@ -1,0 +1,311 @@
+"""The refiner: its equations by hand, its gradients, its padding."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from deixis import DeixisError, Regions
+from deixis.language.relations import Relation
+from deixis.language.vocabulary import Vocabulary
+from deixis.layers.lstm import run_lstm
+from deixis.layers.padding import PaddedRegions
+from deixis.localize.box_regression import move
+from deixis.methods.reir import phrases as phrase_module
+from deixis.methods.reir.network import Matched, ReirConfig, ReirNet, elected
+from deixis.methods.reir.phrases import Description, PaddedPhrases, name_vectors, pad_phrases
+from deixis.types import Labels
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "reir.npz"
+VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on"]], minimum=1)
+
+CONFIGS = {
+    "reir": {},
+    "product": {"similarity": "product"},
+    "names-added": {"names": "add"},
+    "no-names": {"names": "none"},
+    "uniform": {"graph": "uniform"},
+    "no-graph": {"graph": "none"},
+    "region-regression": {"regress": "region"},
+    "no-regression": {"regress": "none", "graph": "none"},
+    "alone": {"context": False},
+    "whole": {"place": "vote"},
+    "whitened": {"whiten": 3},
+    "one-stage": {"two_stages": False, "graph": "none", "similarity": "product"},
+}
+
+SENTENCES = (
+    (
+        Description(("a", "man", "in", "a", "red", "hat"), ((0, 2), (3, 6)), (Relation(0, "in", 1),)),
+        Description(("a", "dog"), ((0, 2),)),
+    ),
+    (
+        Description(
+            ("a", "dog", "on", "a", "man", "in", "a", "hat"),
+            ((0, 2), (3, 5), (6, 8)),
+            (Relation(0, "on", 1), Relation(1, "in", 2)),
+        ),
+    ),
+)
+
+
+def small(name: str = "reir", **changes: object) -> ReirNet:
+    torch.manual_seed(0)
+    sizes = {"vocabulary": len(VOCABULARY), "features": 6, "words": 4, "width": 6, "hidden": 5, "keep": 3}
+    refiner = ReirNet(ReirConfig(**{**sizes, **CONFIGS[name], **changes})).double()
+    with torch.no_grad():  # as if something had been learnt
+        for parameter in refiner.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return refiner
+
+
+def seen(images: int = 2, regions: int = 5) -> PaddedRegions:
+    torch.manual_seed(1)
+    low, size = torch.rand(images, regions, 2) / 2, 0.1 + torch.rand(images, regions, 2) / 3
+    boxes = torch.cat([low, low + size], -1).double()
+    features = torch.randn(images, regions, 6).double()
+    return PaddedRegions(features, torch.ones(images, regions, dtype=torch.bool), boxes, None)
+
+
+def asked(sentences: Sequence[Sequence[Description]] = SENTENCES) -> PaddedPhrases:
+    categories = {"in": 1, "on": 2}
+    phrases = pad_phrases(sentences, VOCABULARY, categories, meaning=False)
+    torch.manual_seed(2)
+    vectors = torch.rand(2, 9, 7).double()[: len(sentences), : phrases.mask.shape[1]]
+    return replace(phrases, members=phrases.members.double(), vectors=vectors)
+
+
+def called(regions: PaddedRegions) -> Tensor:
+    torch.manual_seed(3)
+    return torch.rand(2, 9, 7).double()[: len(regions.mask), : regions.mask.shape[1]]
+
+
+def test_phrases_become_tensors() -> None:
+    phrases = asked()
+    assert phrases.mask.tolist() == [[True] * 3, [True] * 3]
+    assert phrases.caption.tolist() == [[0, 0, 1], [0, 0, 0]]
+    ids = VOCABULARY.encode(["a", "red", "hat"])
+    assert phrases.spelling[0, 1].tolist() == ids
+    assert phrases.relation[0].tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert phrases.relation[1].tolist() == [[0, 2, 0], [0, 0, 1], [0, 0, 0]]
+    assert torch.equal(phrases.related, phrases.related.transpose(1, 2))
+    assert phrases.related.sum() == 6
+
+
+def test_a_phrase_is_the_mean_of_the_states_of_its_words() -> None:
+    """Eq. 1, with the LSTM run over one sentence alone."""
+    refiner, phrases = small(), asked()
+    states, _ = refiner.read(refiner.embed(phrases.words[0, :1]))
+    torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0, 3:6].mean(0))
+
+
+def test_a_phrase_by_itself_is_read_as_if_it_were_a_sentence() -> None:
+    refiner, phrases = small("alone"), asked()
+    states, _ = refiner.read(refiner.embed(torch.tensor([VOCABULARY.encode(["a", "red", "hat"], ends=False)])))
+    torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0].mean(0))
+
+
+def test_names_of_regions_are_weighted_by_probability(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A region that is a dog at .6 and a cat at .2, and one that is surely a cat; the second image has only one."""
+    known = {name: np.eye(384, dtype=np.float32)[i] for i, name in enumerate(("dog", "cat"))}
+    monkeypatch.setattr(phrase_module, "text_vectors", lambda texts: np.stack([known[text] for text in texts]))
+    phrase_module._table.cache_clear()
+    labels = Labels(np.array([[0, 1], [1, 0]]), np.array([[0.6, 0.2], [1.0, 0.0]]), ("dog", "cat"))
+    two = Regions(np.ones((2, 4)), np.ones((2, 3)), (9, 9), labels=labels)
+    names = name_vectors([two, two.select([1])])
+    torch.testing.assert_close(names[0, :, :2], torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
+    assert names[1, :, :2].tolist() == [[0, 1], [0, 0]]
+    assert name_vectors([two], top=1)[0, :, :2].tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(DeixisError, match="no class names"):
+        name_vectors([Regions(np.ones((1, 4)), np.ones((1, 3)), (9, 9))])
+    phrase_module._table.cache_clear()
+
+
+def test_the_lstm_is_torchs_own() -> None:
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(5, 4, batch_first=True).double()
+    words, view = torch.randn(3, 6, 2).double(), torch.randn(3, 3).double()
+    expected, _ = lstm(torch.cat([view.unsqueeze(1).expand(-1, 6, -1), words], -1))
+    found = run_lstm(lstm, words, always=view)
+    torch.testing.assert_close(found, expected)
+    weight = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad((found * weight).sum(), lstm.parameters()),
+        torch.autograd.grad((expected * weight).sum(), lstm.parameters()),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_names_and_softmax_agree_with_the_published_code() -> None:
+    with np.load(GOLDEN, allow_pickle=False) as file:
+        likeness, logits, attention = (torch.from_numpy(file[k]) for k in ("prior_sim", "logits", "prior_attention"))
+    found = small().fuse(logits, likeness, torch.ones_like(logits, dtype=torch.bool)).softmax(-1)
+    torch.testing.assert_close(found, attention, atol=1e-5, rtol=0)
+
+
+def test_when_no_name_is_alike_all_regions_stay() -> None:
+    logits, likeness = torch.randn(1, 3), torch.tensor([[0.0, 0, 0]])
+    scores = small().fuse(logits, likeness, torch.tensor([[True, True, False]]))
+    assert scores.tolist() == [[0, 0, -torch.inf]]
+
+
+def test_the_graph_by_hand() -> None:
+    """Eq. 5 to 8 with plain loops, for every phrase."""
+    refiner, regions, phrases = small(), seen(), asked()
+    out = refiner(regions, phrases, called(regions))
+    assert out.fine is not None
+    looks = refiner.see(regions.features)
+    nodes, kept = {}, {}
+    for i in range(2):
+        for p in range(3):
+            chosen = out.scores[i, p].topk(3).indices
+            assert out.fine.chosen[i, p].tolist() == chosen.tolist()
+            boxes = move(regions.boxes[i, chosen], out.moves[i, p, chosen]).clamp(0, 1)
+            torch.testing.assert_close(out.fine.boxes[i, p], boxes)
+            kept[i, p] = refiner.place(looks[i, chosen], boxes)
+            nodes[i, p] = (out.attention[i, p, chosen, None] * kept[i, p]).sum(0)
+    neighbours = {(0, 0): [1], (0, 1): [0], (0, 2): [], (1, 0): [1], (1, 1): [0, 2], (1, 2): [1]}
+    for (i, p), others in neighbours.items():
+        context = nodes[i, p]
+        if others:
+            said = torch.stack([refiner.message(nodes[i, j]) for j in others])
+            context = context + (said @ refiner.message(nodes[i, p])).softmax(0) @ said
+        expected = kept[i, p] + out.attention[i, p, out.fine.chosen[i, p], None] * context
+        torch.testing.assert_close(out.fine.regions[i, p], expected)
+
+
+def test_uniform_weights_by_hand() -> None:
+    refiner, related = small("uniform"), asked().related
+    nodes = torch.randn(2, 3, 6).double()
+    passed = refiner.pass_messages(nodes, related)
+    torch.testing.assert_close(passed[1, 1], nodes[1, 1] + refiner.message(nodes[1, [0, 2]]).mean(0))
+    torch.testing.assert_close(passed[0, 2], nodes[0, 2])
+
+
+def test_the_answer_is_the_best_of_both_stages() -> None:
+    regions = seen()
+    out = small()(regions, asked(), called(regions))
+    boxes, evidence = out.answer()
+    for i in range(2):
+        for p in range(3):
+            k = int((out.attention[i, p, out.fine.chosen[i, p]] * out.fine.attention[i, p]).argmax())
+            expected = move(out.fine.boxes[i, p, k], out.fine.moves[i, p, k]).clamp(0, 1)
+            torch.testing.assert_close(boxes[i, p], expected)
+            torch.testing.assert_close(evidence[i, p], (out.attention[i, p] * out.scores[i, p]).sum())
+
+
+def test_boxes_stay_until_something_is_learnt() -> None:
+    config = ReirConfig(vocabulary=len(VOCABULARY), features=6, words=4, width=6, hidden=5)
+    regions = seen()
+    boxes, _ = ReirNet(config).double()(regions, asked(), called(regions)).answer()
+    apart = (boxes.unsqueeze(2) - regions.boxes.unsqueeze(1)).abs().amax(-1)  # [I, P, N]
+    assert apart.amin(-1).max() < 1e-9
+
+
+def test_each_image_is_compared_with_each_phrase() -> None:
+    """What the first image expects of the second's phrases is what it would if they were its own."""
+    refiner, regions, phrases = small("product"), seen(), asked()
+    names = called(regions)
+    every = refiner.compare(refiner(regions, phrases, names), regions, phrases, names)
+    assert every.shape == (2, 6)
+    swapped = pad_phrases(SENTENCES[::-1], VOCABULARY, meaning=False)
+    swapped = replace(swapped, members=swapped.members.double(), vectors=phrases.vectors.flip(0))
+    own = refiner(regions, swapped, names)
+    expected = own.answer()[1]  # by which a phrase that is not there is told
+    torch.testing.assert_close(every[0, 3:], expected[0])
+    torch.testing.assert_close(every[1, :3], expected[1])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_gradients_are_right(name: str) -> None:
+    refiner, regions, phrases = small(name), seen(), asked()
+    regions = replace(regions, mask=torch.tensor([[True] * 5, [True] * 4 + [False]]))
+    names = called(regions)
+
+    def run(features: Tensor, *parameters: Tensor) -> list[Tensor]:
+        out: Matched = refiner(replace(regions, features=features), phrases, names)
+        results = [out.seen(), refiner.compare(out, regions, phrases, names)]
+        results += [] if out.moves is None else [out.moves]
+        if out.fine is not None:
+            results += [out.fine.seen(), *([] if out.fine.moves is None else [out.fine.moves])]
+        return results
+
+    # through the boxes of the second stage no gradient is meant to pass, though they move with the regressor's weights
+    held = [
+        p
+        for n, p in refiner.named_parameters()
+        if p.requires_grad and not n.startswith(("coarse.move", "coarse.offset"))
+    ]
+    moving = [p for n, p in refiner.named_parameters() if n.startswith(("coarse.move", "coarse.offset"))]
+    if not moving:
+        inputs = (regions.features.requires_grad_(), *held)
+        assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
+        return
+    with torch.no_grad():  # boxes that do not move do not disturb the numerical gradient
+        refiner.coarse.offset.weight.zero_()
+        refiner.coarse.offset.bias.zero_()
+    assert torch.autograd.gradcheck(run, (regions.features.requires_grad_(), *held), fast_mode=True)
+    only_moves = lambda *parameters: refiner(regions, phrases, names).moves  # noqa: E731
+    assert torch.autograd.gradcheck(only_moves, tuple(moving), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_regions_and_phrases_that_are_not_there_change_nothing(name: str) -> None:
+    refiner, regions, phrases = small(name), seen(), asked()
+    more = seen(regions=7)
+    padded = PaddedRegions(
+        torch.cat([regions.features, more.features[:, :2]], 1),
+        torch.tensor([[True] * 5 + [False] * 2] * 2),
+        torch.cat([regions.boxes, more.boxes[:, :2]], 1),
+        None,
+    )
+    names = called(padded)
+    plain = refiner(regions, phrases, names[:, :5]).answer()
+    for one, other in zip(plain, refiner(padded, phrases, names).answer(), strict=True):
+        torch.testing.assert_close(other, one)
+    wide = pad_phrases([SENTENCES[0] + SENTENCES[1], SENTENCES[1]], VOCABULARY, meaning=False)
+    wide = replace(wide, members=wide.members.double(), vectors=torch.rand(2, 6, 7).double())
+    wide.vectors[:, :3] = phrases.vectors
+    out = refiner(regions, wide, names[:, :5]).answer()
+    torch.testing.assert_close(out[0][:, :3], plain[0])
+    torch.testing.assert_close(out[1][:, :3], plain[1])
+    assert all(part.isfinite().all() for part in out)
+
+
+def test_a_region_that_is_out_of_the_question_is_not_elected() -> None:
+    """Two halves that fit and the whole of both, which fits less; the same where the whole must not be chosen."""
+    boxes = torch.tensor([[[0.2, 0.2, 0.4, 0.6], [0.4, 0.2, 0.6, 0.6], [0.2, 0.2, 0.6, 0.6]]])
+    scores = torch.tensor([0.4, 0.4, 0.2]).log().view(1, 1, 3)
+    found = elected(boxes, scores)[0, 0]
+    assert found.argmax() == 2
+    torch.testing.assert_close(found.sum(), torch.tensor(1.0))
+    out = elected(boxes, scores.index_fill(-1, torch.tensor([2]), -torch.inf))[0, 0]
+    torch.testing.assert_close(out, torch.tensor([0.5, 0.5, 0.0]))
+
+
+def test_whitened_features_have_no_large_directions() -> None:
+    refiner = small("whitened").float()
+    torch.manual_seed(0)
+    raw = torch.randn(500, 6) * torch.tensor([9.0, 5, 3, 0.1, 0.1, 0.1]) + 7
+    refiner.fit_whitening(raw)
+    white = refiner.whiten(raw)
+    torch.testing.assert_close(white.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(white.T @ white / 500, torch.eye(3), atol=1e-3, rtol=0)
+    assert not any(parameter.requires_grad for parameter in refiner.whiten.parameters())
+
+
+def test_fewer_regions_than_are_kept() -> None:
+    regions = seen(regions=2)
+    lonely = replace(regions, mask=torch.tensor([[True, True], [True, False]]))
+    boxes, _ = small("no-regression")(lonely, asked(), called(regions)).answer()
+    assert torch.equal(boxes[1], regions.boxes[1, :1].expand(3, -1))
+
+
+def test_a_graph_wants_a_second_stage() -> None:
+    with pytest.raises(ValueError, match="one stage"):
+        ReirConfig(vocabulary=9, features=6, two_stages=False)

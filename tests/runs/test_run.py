@@ -1,0 +1,101 @@
+"""From a folder of pictures with captions to a captioner, through the verbs that people use."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deixis import DeixisError, cli
+from deixis.data.scenes import make_scene
+from deixis.methods.updown.model import Captioner
+from deixis.runs.recipes import CAPTIONERS, UpDownRecipe
+from deixis.runs.run import Material, run_recipe
+from deixis.vision.extractor import named_extractor
+from deixis.vision.store import Contents, FeatureStore, StoreWriter
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Eight made pictures as one's own data set, and its features by the tiny network."""
+    root = tmp_path_factory.mktemp("own")
+    eyes = named_extractor("tiny", "grid")
+    lines = []
+    with StoreWriter(root / "store", Contents(eyes.name, eyes.describe(), eyes.backbone.classes)) as store:
+        for split, index in [("train", i) for i in range(6)] + [("val", i) for i in range(2)]:
+            sample = make_scene(0, index, size=96, split=split)
+            name = f"{split}-{index}.png"
+            (root / "data").mkdir(exist_ok=True)
+            sample.open().save(root / "data" / name)
+            store.add(name, eyes.extract(sample.open()))
+            lines += [json.dumps({"image": name, "caption": c.text, "split": split}) for c in sample.captions]
+    (root / "data" / "captions.jsonl").write_text("\n".join(lines) + "\n")
+    return root / "data", root / "store"
+
+
+def quick(recipe: UpDownRecipe) -> UpDownRecipe:
+    model = replace(recipe.model, words=8, hidden=12, attention=6)
+    return replace(recipe, model=model, phases=tuple(replace(p, epochs=1) for p in recipe.phases), minimum=1)
+
+
+def test_the_verb_trains_several_seeds_and_takes_changes(
+    folder: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, store = folder
+    sizes = ["--model.words", "8", "--model.hidden", "12", "--model.attention", "6", "--model.branches", "2"]
+    where = ["--data", str(data), "--features", str(store), "--out", str(tmp_path / "run"), "--seeds", "2"]
+    phases = ["--phases.0.epochs", "1"]
+    assert cli.run(["train", "updown-small", *where, *sizes, *phases, "--minimum", "1"]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["CIDEr"]["seeds"] == 2
+    for seed in (0, 1):
+        model = Captioner.from_pretrained(tmp_path / "run" / f"seed-{seed}")
+        assert model.decoder.config.branches == 2
+        recipe = json.loads((tmp_path / "run" / f"seed-{seed}" / "recipe.json").read_text())
+        assert recipe["seed"] == seed
+        card = (tmp_path / "run" / f"seed-{seed}" / "README.md").read_text()
+        assert "no boxes" in card
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "± " in said.err
+
+
+@pytest.mark.parametrize("name", ["cyclical-zero-loss-small", "distributed-attention-small"])
+def test_recipes_run_from_a_folder(folder: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    data, store = folder
+    recipe = quick(CAPTIONERS[name])
+    run_recipe(recipe, Material.from_folder(data, FeatureStore(store)), tmp_path)
+    captioner = Captioner.from_pretrained(tmp_path)
+    assert captioner.style.branches is None
+    caption = captioner.caption(FeatureStore(store)["val-0.png"])
+    assert len(caption.words) <= recipe.max_words
+
+
+def test_weak_supervision_stays_weak(folder: tuple[Path, Path], tmp_path: Path) -> None:
+    """Scenes have boxes, but only a supervised recipe is given any; pairs have none to give."""
+    data, store = folder
+    with pytest.raises(DeixisError, match="boxes"):
+        run_recipe(quick(CAPTIONERS["supervised-small"]), Material.from_folder(data, FeatureStore(store)), tmp_path)
+
+
+def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
+    eyes = named_extractor("tiny", "grid")
+    samples = [make_scene(0, i, size=96) for i in range(3)]
+    regions = {s.image_id: eyes.extract(s.open()) for s in samples}
+    extractor = {"name": eyes.name, "description": eyes.describe()}
+    material = Material(samples, samples, regions, extractor, "scenes")
+    run_recipe(quick(CAPTIONERS["supervised-small"]), material, tmp_path)
+    line = json.loads((tmp_path / "log.jsonl").read_text())
+    assert line["losses"]["attention"] > 0
+    assert set(line["scores"]) == {"CIDEr", "BLEU-4", "F1_all", "F1_loc"}  # validation images have boxes
+
+
+def test_features_that_do_not_belong_are_told(folder: tuple[Path, Path], tmp_path: Path) -> None:
+    data, _ = folder
+    eyes = named_extractor("tiny", "grid")
+    with StoreWriter(tmp_path / "other", Contents(eyes.name, eyes.describe(), eyes.backbone.classes)) as store:
+        store.add("somebody-else", eyes.extract(make_scene(0, 0, size=96).open()))
+    with pytest.raises(DeixisError, match="deixis features"):
+        run_recipe(
+            quick(CAPTIONERS["updown-small"]), Material.from_folder(data, FeatureStore(tmp_path / "other")), tmp_path
+        )
