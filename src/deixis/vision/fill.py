@@ -1,6 +1,6 @@
 """Fill a feature store with the regions of a data set or a folder of images.
 
-Nothing here imports torch: extractors are built in worker processes.
+Only :func:`build_extractor` imports torch; workers call it, so that the process that starts them stays light.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
 
 
 def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device: str) -> Extractor:
-    """Build an extractor from the names of its parts, in a worker process."""
+    """Build an extractor from the names of its parts; imports torch."""
     from deixis.device import choose
     from deixis.vision.extractor import named_extractor
 
