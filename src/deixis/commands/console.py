@@ -11,9 +11,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import tyro
 from rich.console import Console
@@ -22,6 +22,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from deixis.types import Json
+
+if TYPE_CHECKING:
+    from deixis.metrics.evaluate import Evaluation
 
 T = TypeVar("T")
 
@@ -81,6 +84,23 @@ def print_ready(console: Console, url: str, public: bool, about: str, record: Js
     console.print(f"ready: {url} {about}", markup=False)
     if record is not None:
         print_json({"url": url, **record}, indent=None)
+
+
+def print_evaluation(result: Evaluation, about: Mapping[str, str], console: Console, as_json: bool) -> None:
+    """Write scores to stdout, as tables or JSON, then notes and missing metrics to stderr."""
+    from deixis.show.score_table import score_tables
+
+    if as_json:
+        print_json({**about, **result.to_json()})
+    else:
+        stdout = stdout_console(console.quiet)
+        for table, signature in score_tables(result.scores):
+            stdout.print(table)
+            stdout.print(f"{signature}\n", style="dim", markup=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}.", markup=False, soft_wrap=True)
+    for metric, reason in result.absent.items():
+        console.print(f"{metric} is missing: {reason}", markup=False, soft_wrap=True)
 
 
 # Progress ---------------------------------------------------------------------------------------------------------
