@@ -1,6 +1,10 @@
 """``deixis study``: the results, and what is refused."""
 
 import json
+import signal
+import subprocess
+import sys
+import urllib.request
 
 import pytest
 from PIL import Image
@@ -78,3 +82,27 @@ def test_predictions_that_do_not_belong_together(tmp_path, capsys, more, reason)
 def test_wrong_use_is_explained(capsys, args, code, reason):
     assert cli.run(["study", *args]) == code
     assert reason in capsys.readouterr().err
+
+
+def test_a_study_is_served_until_a_signal(tmp_path):
+    pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (60, 40)).save(tmp_path / "photos" / "1.jpg")
+    files = [predictions(tmp_path, f"{model}.jsonl", model) for model in ("da", "updown")]
+    options = ["--images", str(tmp_path / "photos"), "--out", str(tmp_path / "s.sqlite"), "--port", "0", "--json"]
+    command = [sys.executable, "-m", "deixis.cli", "study", *files, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            ready = json.loads(run.stdout.readline())
+            assert ready["study"] == str(tmp_path / "s.sqlite")
+            with urllib.request.urlopen(ready["url"], timeout=60) as answer:
+                assert "<html" in answer.read().decode()
+            run.send_signal(signal.SIGTERM)
+            assert run.wait(60) == 0
+        finally:
+            run.kill()
+        said = run.stderr.read()
+    assert "1 words of 1 photographs, da against updown" in said
+    assert f"ready: {ready['url']}" in said
+    assert "--results" in said
+    assert Book(tmp_path / "s.sqlite").words() == 1
