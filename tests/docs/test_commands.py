@@ -199,7 +199,6 @@ def make_pictures() -> None:
 
 def make_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A captioner and a finder, which are also those of the package, and predictions of a model."""
-    from deixis.commands import models
     from deixis.pipelines import load as pretrained
 
     do(f"features my-photos -o my.store {CHEAPER['features']} --quiet")
@@ -209,8 +208,7 @@ def make_models(monkeypatch: pytest.MonkeyPatch) -> None:
     do("eval runs/mine --data my-photos --features my.store --out eval --quiet")
     shutil.copy("eval/captions.jsonl", "answers.jsonl")
     do("score answers.jsonl --reference my-photos --out theirs.json --quiet")
-    for module in (pretrained, models):
-        monkeypatch.setattr(module, "PACKAGE", Path("package").resolve())
+    monkeypatch.setattr(pretrained, "PACKAGE", Path("package").resolve())
 
 
 def do(order: str) -> None:
