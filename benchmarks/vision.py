@@ -30,11 +30,11 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 from deixis import boxes as geometry
-from deixis.commands.features import find_jobs
 from deixis.images import load_image
 from deixis.types import Regions
 from deixis.vision.bulk import Job, Workers
 from deixis.vision.extractor import Extractor, in_cells, named_extractor, resized
+from deixis.vision.fill import find_jobs
 from deixis.vision.roi import roi_align, roi_mean
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 

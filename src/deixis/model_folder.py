@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from deixis.errors import DeixisError
+from deixis.files import atomic_path, write_atomic
 from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
 
@@ -79,7 +80,7 @@ def pack_model(
     new.mkdir(parents=True, exist_ok=True)
     files = ["vocabulary.json", "recipe.json", *(file for file in (OOD, BLANK) if (old / file).exists())]
     for file in files:
-        (new / file).write_bytes((old / file).read_bytes())
+        write_atomic(new / file, (old / file).read_bytes())
     _write(new, config, packed, extras)
 
 
@@ -107,20 +108,14 @@ def _weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapping[str, str]) -> None:
-    from safetensors.torch import save
+    from safetensors.torch import save_file
 
     for name, text in extras.items():
-        (path / name).write_text(text, encoding="utf-8")
+        write_atomic(path / name, text)
     text = json.dumps({"format": FORMAT, **config}, indent=1)
-    (path / "config.json").write_text(text + "\n", encoding="utf-8")
-    write_bytes(path / "weights.safetensors", save({name: value.contiguous() for name, value in weights.items()}))
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    tmp_path = path.with_suffix(".partial")
-    tmp_path.write_bytes(data)
-    tmp_path.rename(path)
+    write_atomic(path / "config.json", text + "\n")
+    with atomic_path(path / "weights.safetensors") as tmp_path:
+        save_file({name: value.contiguous() for name, value in weights.items()}, tmp_path)
 
 
 def folder_hash(folder: Path) -> str:

@@ -17,7 +17,7 @@ from rich.console import Console
 from deixis import GroundedCaption, cli
 from deixis.commands import caption as verb
 from deixis.commands.captions_file import CaptionsFile
-from deixis.commands.features import watched
+from deixis.commands.console import track
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.pipelines.caption import Told
@@ -237,7 +237,7 @@ def test_words_have_the_colours_of_their_boxes() -> None:
 def test_stdout_stays_data_while_a_bar_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     bar = io.StringIO()
     outcomes = iter([bulk.Outcome(bulk.Job("0", ())), bulk.Outcome(bulk.Job("1", ()))])
-    for outcome in watched(outcomes, 2, Console(file=bar, force_terminal=True)):
+    for outcome in track(outcomes, 2, Console(file=bar, force_terminal=True)):
         print(outcome.job.image_id)
     assert capsys.readouterr().out == "0\n1\n"
     assert "2/2" in bar.getvalue()

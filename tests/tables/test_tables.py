@@ -13,7 +13,7 @@ import pytest
 
 from deixis import DeixisError, cli
 from deixis.data.scenes import make_scenes
-from deixis.lock import lock
+from deixis.files import lock
 from deixis.metrics.phrases import REFER, baselines
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import mean_score, save_scores, write_json

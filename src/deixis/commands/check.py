@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from deixis.commands.answers import answers
+from deixis.commands.console import stdout_console
 from deixis.images import load_image
 from deixis.pipelines.load import FINDER
 
@@ -58,7 +58,7 @@ def check(
     if as_json:
         print(json.dumps({**checked.to_json(), "image": str(photo)}, ensure_ascii=False))
     else:
-        said = answers()
+        said = stdout_console()
         said.print(_marked(checked), soft_wrap=True)
         for grounding in checked.caption.groundings:
             doubt = "  doubtful" if grounding in checked.doubtful else ""

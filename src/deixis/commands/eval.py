@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +12,16 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
-from deixis.commands.score import tell
+from deixis.commands.console import print_evaluation
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import Evaluation
 from deixis.metrics.formats import Predictions
 from deixis.metrics.phrases import peak
+from deixis.metrics.ranking import rank_images
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores
 from deixis.show.page import Shown, caption_page
-from deixis.types import GroundedCaption, Grounding, HeatPlace, Place
+from deixis.types import Grounding, HeatPlace, Place
 
 if TYPE_CHECKING:
     from deixis.methods.updown.model import Captioner
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from deixis.vision.eyes import Eyes, Photo
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-
-ORDER = ("F1_all_per_sent", "CIDEr")
-"""What decides on the page which captions are worst and best: the first, and among equals the second."""
 
 
 def eval(
@@ -120,7 +117,7 @@ def eval(
         about["place"] = place
     write(folder, predictions, result, about)
     write_pages(folder, predictions, reference, result, about, shown)
-    tell(result, about, talk, as_json)
+    print_evaluation(result, about, talk, as_json)
     talk.print(f"predictions, scores and pages: {folder}", markup=False, soft_wrap=True)
     return 0
 
@@ -210,7 +207,7 @@ def write_pages(
     write_score_page(folder / "scores.html", result, about)
     if not predictions.captions:
         return
-    order = rank_images(result, predictions.captions)
+    order = rank_images(result.scores, predictions.captions)
     half = min(shown, len(order) // 2)
     samples = {sample.image_id: sample for sample in reference.samples}
 
@@ -230,17 +227,3 @@ def write_pages(
     title = f"{about['model']} on {about['data']} {about['split']}"
     links = '<p><a href="scores.html">All scores, with their protocols</a></p>'
     (folder / "index.html").write_text(caption_page(title, sections, note, links), encoding="utf-8")
-
-
-def rank_images(result: Evaluation, captions: Mapping[str, GroundedCaption]) -> list[tuple[str, str]]:
-    """Images with a note of their own scores, worst first: by grounding, then by the words."""
-    tables = [
-        (s.name, dict(zip(s.ids, s.items, strict=True))) for name in ORDER for s in result.scores if s.name == name
-    ]
-    rated = []
-    for image in captions:
-        values = [float(table.get(image, math.nan)) for _, table in tables]
-        if not any(map(math.isnan, values)):  # an image without boxes has no F1, and no place in this order
-            note = ", ".join(f"{name} {value:.2f}" for (name, _), value in zip(tables, values, strict=True))
-            rated.append((values, image, note))
-    return [(image, note) for _, image, note in sorted(rated)]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from deixis.commands.answers import answers
+from deixis.commands.console import stdout_console
 from deixis.errors import UsageError
 from deixis.images import load_image
 from deixis.pipelines.checked import DOUBT
@@ -69,7 +69,7 @@ def ground(
         for one in kept:
             print(json.dumps({"image": str(photo), **one.to_phrase_json(finder.name)}, ensure_ascii=False))
     elif kept:
-        answers().print(_table(kept))
+        stdout_console().print(_table(kept))
     if len(kept) < len(found):
         talk.print(f"left out, with a score below {least:g}: {_listed(found, least)}", markup=False)
     for file in (draw, heat):

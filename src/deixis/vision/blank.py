@@ -11,7 +11,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from deixis.errors import DeixisError
-from deixis.model_folder import BLANK, write_bytes
+from deixis.files import write_atomic
+from deixis.model_folder import BLANK
 from deixis.types import Regions
 from deixis.vision.extractor import RegionExtractor
 
@@ -40,7 +41,7 @@ class BlankRegions:
         grids = [one.grid for one in blank.regions if one.grid is not None]
         if grids:
             tensors["grid"] = np.stack(grids)
-        write_bytes(folder / BLANK, save(tensors))
+        write_atomic(folder / BLANK, save(tensors))
 
     @classmethod
     def load(cls, folder: Path, extractor: str) -> BlankRegions | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,11 @@ AHEAD = 2
 """Jobs that a worker has at a time: the next one waits at its door while it works on the first."""
 ATTEMPTS = 2
 """A job whose worker died is tried again in a new one, so that it does not pay for the system's lack of memory."""
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

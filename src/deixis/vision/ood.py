@@ -15,7 +15,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from deixis.errors import DeixisError
-from deixis.model_folder import OOD, write_bytes
+from deixis.files import write_atomic
+from deixis.model_folder import OOD
 from deixis.types import Regions
 
 COMPONENTS = 64
@@ -60,7 +61,7 @@ class OodDetector:
             return
         limit = np.array([detector.limit], dtype=np.float32)
         tensors = {"mean": detector.mean, "directions": detector.components, "limit": limit}
-        write_bytes(folder / OOD, save(tensors))
+        write_atomic(folder / OOD, save(tensors))
 
     @classmethod
     def load(cls, folder: Path, width: int) -> OodDetector | None:
