@@ -160,7 +160,7 @@ def peak_memory(pid: int | None) -> float:
 
 def storage(regions: list[Regions], extractor: Extractor, folder: Path, images: int = 512) -> dict[str, float]:
     """Writing and random reading of a store that is in the page cache."""
-    contents = Contents(extractor.name, extractor.describe())
+    contents = Contents(extractor.name, extractor.description)
     start = time.process_time()
     with StoreWriter(folder / "store", contents) as writer:
         for number in range(images):

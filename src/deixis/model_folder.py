@@ -5,10 +5,11 @@ Never a pickle. The weights are written last and put in their place as a whole, 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from deixis.errors import DeixisError
 from deixis.files import atomic_path, write_atomic
@@ -20,8 +21,8 @@ if TYPE_CHECKING:  # a configuration can be read without torch
 
 FORMAT = 1
 
-FAMILIAR = "familiar.safetensors"
-"""What the photographs were like that a model learnt from; not every model has it."""
+OOD, BLANK = "familiar.safetensors", "blank.safetensors"
+"""Statistics of the training photographs and features of blank images, beside a captioner's weights."""
 
 Precision = Literal["half", "int8"]
 
@@ -31,7 +32,14 @@ LARGE = 1024
 SCALE = ":scale"
 """Ends the name of the scales of a matrix that is packed in bytes; no part of a network is named so."""
 
-Model = TypeVar("Model")
+
+class HasHash(Protocol):
+    """A loaded model."""
+
+    hash: str
+
+
+Model = TypeVar("Model", bound=HasHash)
 
 
 def write_model(
@@ -70,7 +78,7 @@ def pack_model(
             raise DeixisError(f"{old} has weights that {precision} cannot hold ({key}); keep it as it is.")
         packed |= parts
     new.mkdir(parents=True, exist_ok=True)
-    files = ("vocabulary.json", "recipe.json", *([FAMILIAR] if (old / FAMILIAR).exists() else []))
+    files = ["vocabulary.json", "recipe.json", *(file for file in (OOD, BLANK) if (old / file).exists())]
     for file in files:
         write_atomic(new / file, (old / file).read_bytes())
     _write(new, config, packed, extras)
@@ -110,6 +118,15 @@ def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapp
         save_file({name: value.contiguous() for name, value in weights.items()}, tmp_path)
 
 
+def folder_hash(folder: Path) -> str:
+    """Return a short hash of a model's configuration and weights, which stands in everything that it answers."""
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    with (folder / "weights.safetensors").open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()[:12]
+
+
 def read_config(folder: str | Path, *kinds: str) -> Json:
     """``config.json`` of a model of one of these kinds, or a sentence that says what is wrong."""
     path = Path(folder)
@@ -139,6 +156,7 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
     try:
         network, model = build(config)
         network.load_state_dict(_weights(path))
+        model.hash = folder_hash(path)
     except FileNotFoundError:
         raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
     except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:

@@ -75,7 +75,7 @@ def test_a_finder_gives_the_nouns_their_boxes(
         torch.manual_seed(0)
         matcher = ScanNet(ScanConfig(len(captioner.vocabulary), width, words=8, embed=8))
         torch.nn.init.normal_(matcher.embed.weight)
-        extractor = {"name": eyes.name, "description": eyes.describe()}
+        extractor = eyes.to_json()
         ScanGrounder(matcher, captioner.vocabulary, extractor, "finds").save_pretrained(tmp_path / proposals)
         draw, out = tmp_path / f"{proposals}.svg", tmp_path / f"{proposals}.jsonl"
         order = ["caption", str(photo), "--model", str(model), "--finder", str(tmp_path / proposals)]

@@ -42,7 +42,7 @@ def world() -> tuple[list[Sample], dict[str, Regions], Captioner]:
     eyes = named_extractor("tiny", "grid")
     regions = {sample.image_id: eyes.extract(sample.open()) for sample in samples}
     vocabulary = Vocabulary.build((c.tokens for s in samples for c in s.captions), 1)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     return samples, regions, captioner(vocabulary, regions[samples[0].image_id].features.shape[1], extractor, 2)
 
 

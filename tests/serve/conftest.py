@@ -31,7 +31,7 @@ from deixis.vision.extractor import named_extractor
 def models() -> Models:
     torch.manual_seed(3)
     eyes = named_extractor("tiny", "grid")
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     regions = eyes.extract(Image.open(io.BytesIO(png())))
     width = regions.features.shape[1]
     config = DecoderConfig(len(VOCABULARY), width, words=8, hidden=16, attention=6, branches=2, dropout=0.0)

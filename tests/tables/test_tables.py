@@ -99,7 +99,7 @@ def described(folder: Path, text: str = TOML) -> Experiment:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("features") / "scenes.store"
     eyes = named_extractor("tiny", "grid")
-    with StoreWriter(path, Contents(eyes.name, eyes.describe())) as writer:
+    with StoreWriter(path, Contents(eyes.name, eyes.description)) as writer:
         for split, n in (("train", 10), ("val", 2), ("test", 2)):
             for sample in make_scenes(n, 0, split):
                 writer.add(sample.image_id, eyes.extract(sample.open()))

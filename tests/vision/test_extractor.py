@@ -22,7 +22,7 @@ from deixis.errors import DeixisError
 from deixis.types import Labels
 from deixis.vision.backbone import EfficientNetLite, FeatureMap, Tiny
 from deixis.vision.bulk import Job, Workers, outcome_of
-from deixis.vision.extractor import Extractor, default_extractor, extractor_from, extractor_name, named_extractor
+from deixis.vision.extractor import RegionExtractor, default_extractor, extractor_from, extractor_name, named_extractor
 from deixis.vision.proposals import Proposals
 
 
@@ -47,8 +47,8 @@ class Quarters:
         return {"name": "quarters", "supervision": "none"}
 
 
-def make() -> Extractor:
-    return Extractor(Tiny(), Quarters())
+def make() -> RegionExtractor:
+    return RegionExtractor.of(Tiny(), Quarters())
 
 
 def photo(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image:
@@ -61,7 +61,7 @@ def photo(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image:
 
 
 def test_a_region_knows_only_what_lies_under_its_box() -> None:
-    extractor = Extractor(Tiny(long_side=64), Quarters())
+    extractor = RegionExtractor.of(Tiny(long_side=64), Quarters())
     halves = np.zeros((64, 128, 3), dtype=np.uint8)
     halves[:, 64:] = (255, 128, 0)
     left, right, both = extractor.extract(halves, boxes=[[0, 0, 40, 64], [88, 0, 128, 64], [0, 0, 128, 64]]).features
@@ -82,7 +82,7 @@ def test_regions_say_where_they_come_from() -> None:
 
 
 def test_a_detector_names_its_own_boxes_and_the_backbone_the_others() -> None:
-    labels = Extractor(Tiny(), Quarters(names=("person",))).extract(photo()).labels
+    labels = RegionExtractor.of(Tiny(), Quarters(names=("person",))).extract(photo()).labels
     plain = make().extract(photo()).labels
     assert labels is not None
     assert plain is not None
@@ -113,7 +113,7 @@ def test_arrays_pillow_images_and_grey_images_are_the_same_to_it() -> None:
 
 
 def test_the_grid_is_pooled_and_leaves_the_regions_and_the_name_alone() -> None:
-    plain, kept, pooled = (Extractor(Tiny(), Quarters(), grid=grid).extract(photo()) for grid in (0, 99, 3))
+    plain, kept, pooled = (RegionExtractor.of(Tiny(), Quarters(), grid=grid).extract(photo()) for grid in (0, 99, 3))
     assert plain.grid is None
     assert kept.grid is not None
     assert pooled.grid is not None
@@ -139,7 +139,7 @@ class Ruler(Tiny):
 
 @pytest.mark.parametrize("grid", [3, 4, 99])
 def test_the_cells_of_a_grid_cover_the_image_evenly(grid: int) -> None:
-    found = Extractor(Ruler(), Quarters(), grid=grid).extract(photo()).grid
+    found = RegionExtractor.of(Ruler(), Quarters(), grid=grid).extract(photo()).grid
     assert found is not None
     rows, columns, _ = found.shape
     assert (rows, columns) == (min(grid, 5), min(grid, 9))
@@ -151,7 +151,7 @@ def test_the_cells_of_a_grid_cover_the_image_evenly(grid: int) -> None:
 
 
 def test_frames_of_a_video_become_one_value() -> None:
-    extractor = Extractor(Tiny(), Quarters(), grid=2)
+    extractor = RegionExtractor.of(Tiny(), Quarters(), grid=2)
     regions = extractor.extract_video([photo(0), photo(1), photo(2)], "clip")
     assert regions.frames is not None
     assert regions.frames.tolist() == [0] * 5 + [1] * 5 + [2] * 5
@@ -165,23 +165,23 @@ def test_frames_of_a_video_become_one_value() -> None:
 def test_names_follow_from_everything_that_matters() -> None:
     assert make().name == make().name
     names = {
-        Extractor(Tiny(seed), proposer).name
+        RegionExtractor.of(Tiny(seed), proposer).name
         for seed in (0, 1)
         for proposer in (Quarters(), named_extractor("tiny", "selective-search", boxes=7).proposer)
     }
     assert len(names) == 4
     assert all(name.startswith("tiny+") for name in names)
-    assert make().name == extractor_name(json.loads(json.dumps(make().describe())))
+    assert make().name == extractor_name(json.loads(json.dumps(make().description)))
 
 
 def test_a_description_is_enough_to_build_the_extractor_again() -> None:
     first = named_extractor("tiny", "selective-search", boxes=7)
-    again = extractor_from(json.loads(json.dumps(first.describe())), grid=3)
+    again = extractor_from(json.loads(json.dumps(first.description)), grid=3)
     assert (again.name, again.grid) == (first.name, 3)
     with pytest.raises(DeixisError, match=r"the model wants regions of the extractor tiny\+.* makes tiny\+"):
-        extractor_from({**first.describe(), "version": 0})
+        extractor_from({**first.description, "version": 0})
     with pytest.raises(DeixisError, match=r"tiny\+quarters-.* is not one that this version knows how to build"):
-        extractor_from(make().describe())
+        extractor_from(make().description)
 
 
 def test_the_default_extractor_sees_a_cat() -> None:
@@ -290,11 +290,11 @@ def test_damaged_files_never_do_worse_than_be_refused(tmp_path: Path) -> None:
 # Processes that die -----------------------------------------------------------------------------------------------
 
 
-def make_fatal() -> Extractor:
-    return Extractor(Tiny(), Quarters(fatal="fatal.png"))
+def make_fatal() -> RegionExtractor:
+    return RegionExtractor.of(Tiny(), Quarters(fatal="fatal.png"))
 
 
-def make_nothing() -> Extractor:
+def make_nothing() -> RegionExtractor:
     raise DeixisError("there is no such backbone.")
 
 

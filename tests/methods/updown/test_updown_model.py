@@ -27,7 +27,7 @@ def captioner() -> Captioner:
     eyes = named_extractor("tiny", "grid")
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     config = DecoderConfig(len(VOCABULARY), width, words=8, hidden=12, attention=6, branches=2)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     return Captioner(Decoder(config), VOCABULARY, extractor, "test", Style(max_words=6, min_words=3))
 
 
