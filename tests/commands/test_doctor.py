@@ -9,7 +9,7 @@ import pytest
 
 from deixis import DeixisError, cli, installation
 from deixis.device import choose
-from deixis.pipelines import load as pretrained
+from deixis.pipelines import models as pretrained
 
 
 def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:

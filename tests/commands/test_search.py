@@ -94,7 +94,7 @@ def test_what_goes_wrong_is_told(
 
 def test_words_that_nobody_knows_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["search", str(folder / "store"), "zyzzyva", "--model", str(folder / "model")]) == 1
-    assert "No word of" in capsys.readouterr().err
+    assert "knows no word" in capsys.readouterr().err
 
 
 def test_photographs_of_another_extractor_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_part_imports_what_it_may(part: str) -> None:
 SHARED = {"console", "captions_file"}
 """Modules that commands share."""
 STILL_IMPORTED = {("demo", "caption"), ("table", "train")}
-"""Commands that import another command; nothing may be added here."""
+"""Commands that import another command; remove an entry when it no longer holds, and add none."""
 
 
 def test_commands_do_not_import_each_other() -> None:
@@ -70,4 +70,4 @@ def test_commands_do_not_import_each_other() -> None:
                 found |= {(file.stem, alias.name) for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deixis.commands."):
                 found.add((file.stem, str(node.module).split(".")[2]))
-    assert {(command, other) for command, other in found if other not in SHARED} == STILL_IMPORTED
+    assert {(command, other) for command, other in found if other not in SHARED} <= STILL_IMPORTED

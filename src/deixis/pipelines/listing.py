@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deixis.errors import DeixisError
-from deixis.pipelines.load import KINDS, model_folder, model_names
+from deixis.pipelines.models import KINDS, model_folder, model_names
 from deixis.types import Json
 
 RUNS = Path("runs")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from deixis.show.draw import Mark, Span, colour, draw_left_out, draw_marks, draw_text
+from deixis.show.draw import Mark, Span, draw_left_out, draw_marks, draw_text
 from deixis.show.drawing import FAINT, Drawing, Rect, beside, framed, stack
-from deixis.types import Grounding
 
 FRAME = "#f1f1f4"
 
@@ -22,11 +21,6 @@ class Card:
     marks: tuple[Mark, ...] = ()
     sentences: tuple[tuple[Span, ...], ...] = ()
     note: str = ""
-
-
-def grounding_card(image: Image.Image, groundings: Sequence[Grounding], note: str = "") -> Card:
-    """An image with the boxes of groundings, each in its own colour."""
-    return Card(image, tuple(Mark.of(grounding, colour(i)) for i, grounding in enumerate(groundings)), note=note)
 
 
 def contact_sheet(cards: Sequence[Card], title: str = "", columns: int = 3, width: int = 2000) -> Drawing:
