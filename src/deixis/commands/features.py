@@ -42,7 +42,7 @@ from deixis.vision.fill import (
 from deixis.vision.store import StoreWriter
 
 if TYPE_CHECKING:
-    from deixis.vision.extractor import Extractor
+    from deixis.vision.extractor import RegionExtractor
 
 LISTED = 20  # skipped images that are printed; skipped.json in the store has all
 
@@ -97,7 +97,7 @@ def features(
     return 0
 
 
-def _fill(jobs: Sequence[Job], make: Callable[[], Extractor], out: Path, processes: int, console: Console) -> int:
+def _fill(jobs: Sequence[Job], make: Callable[[], RegionExtractor], out: Path, processes: int, console: Console) -> int:
     """Extract what the store lacks and return the number of images added."""
     with terminable():
         with console.status(f"starting {processes} worker process{'es' if processes > 1 else ''}"):

@@ -18,7 +18,7 @@ from deixis.vision.bulk import Job, Outcome
 from deixis.vision.store import FeatureStore, StoreWriter
 
 if TYPE_CHECKING:
-    from deixis.vision.extractor import Extractor
+    from deixis.vision.extractor import RegionExtractor
 
 
 def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
@@ -43,7 +43,7 @@ def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
     return list(jobs.values())
 
 
-def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device: str) -> Extractor:
+def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device: str) -> RegionExtractor:
     """Build an extractor from the names of its parts; imports torch."""
     from deixis.device import choose
     from deixis.vision.extractor import named_extractor
