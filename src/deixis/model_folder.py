@@ -127,6 +127,14 @@ def folder_hash(folder: Path) -> str:
     return digest.hexdigest()[:12]
 
 
+def supervision_of(folder: Path) -> str:
+    """Return what the model's recipe says about its supervision; "unknown" where there is no recipe."""
+    try:
+        return str(json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["supervision"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"
+
+
 def read_config(folder: str | Path, *kinds: str) -> Json:
     """``config.json`` of a model of one of these kinds, or a sentence that says what is wrong."""
     path = Path(folder)

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
-from deixis.commands.captions_file import CaptionsFile
-from deixis.commands.caption_output import Summary, picture_files, save_branches, save_picture, show
-from deixis.commands.clock import Clock
-from deixis.commands.features import cores, terminable, watched
-from deixis.errors import UsageError
+from deixis.commands.console import (
+    AsJson,
+    CheckOption,
+    Clock,
+    Device,
+    PlaceOption,
+    Processes,
+    Profile,
+    Quiet,
+    RerankOption,
+    Threads,
+    caption_options,
+    print_json,
+    print_some,
+    stderr_console,
+    terminable,
+    track,
+)
+from deixis.errors import DeixisError, UsageError
+from deixis.photographs import find_photographs
+from deixis.pipelines.captions_file import CaptionsFile
 from deixis.pipelines.models import DEFAULT_CAPTIONER
-from deixis.types import Json
+from deixis.vision.bulk import processes_for
 
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+LISTED = 20  # skipped files that are printed
 
 
 def caption(
@@ -32,12 +46,12 @@ def caption(
     draw: Path | None = None,
     branches: Path | None = None,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
-    device: str = "auto",
-    processes: int | None = None,
-    threads: int = 0,
-    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
-    profile: Switch = False,
-    quiet: Switch = False,
+    device: Device = "auto",
+    processes: Processes = None,
+    threads: Threads = 0,
+    as_json: AsJson = False,
+    profile: Profile = False,
+    quiet: Quiet = False,
 ) -> int:
     """Caption photographs; each noun phrase has a box.
 
@@ -49,19 +63,72 @@ def caption(
     Args:
         photos: photographs, and folders of photographs (with subfolders).
         model: captioner, a name of the package or a folder (see deixis models).
-        grounder: phrase grounder that reranks the sentences and grounds their noun phrases, by name or folder. If not
+        grounder: phrase grounder that reranks sentences and grounds their noun phrases, by name or folder. If not
             given, the default captioner uses the default grounder and others none; "none": none.
-        rerank: choose the sentence with the grounder's match scores, or by its own probability (none).
-        place: rule for the boxes: the captioner's attention (attention, vote), the grounder (grounder), or one of the
-            grounder's rules (heat, alpha, threshold). If not given: the grounder where there is one.
-        check: run the checks of a caption (second look, out of distribution, match, information gain), or none.
         draw: write the photograph with boxes and sentence (.png, .jpg, .svg); for several photographs a folder.
-        branches: write the attention of each branch of the captioner for each noun phrase, for one photograph.
+        branches: write the attention of each branch of the captioner at each noun phrase, for one photograph.
         out: append a line of JSON for each photograph to this file; photographs that it has are skipped.
-        device: auto (the fastest here), cpu, cuda, cuda:1, mps.
-        processes: processes that extract regions; by default one per core if there are many photographs.
-        threads: threads of torch; 0: one per core.
         as_json: write a line of JSON for each photograph to stdout instead of its sentence.
-        profile: print time and memory of each part.
-        quiet: no progress, no notes, no picture in the terminal.
     """
+    if not photos:
+        raise UsageError("name a photograph or a folder, for example: deixis caption photo.jpg")
+    if processes is not None and processes < 1:
+        raise UsageError("--processes must be at least 1.")
+    wanted = find_photographs(photos)
+    alone = len(wanted) == 1 and not photos[0].is_dir()
+    if branches is not None and not alone:
+        raise UsageError("--branches draws one photograph. Name one photograph.")
+    console, clock = stderr_console(quiet), Clock()
+    with console.status("importing torch"), clock.measure("import"):
+        import torch
+
+        from deixis.pipelines.caption import caption_stream
+        from deixis.pipelines.folder import open_photos
+        from deixis.pipelines.models import load_models
+        from deixis.show.caption_output import picture_files, print_caption, save_branches, save_picture
+    options, pictures = caption_options(rerank, place, check), picture_files(draw, wanted, alone)
+    if threads:
+        torch.set_num_threads(threads)
+    with console.status("loading the models"), clock.measure("load"):
+        models = load_models(model, grounder, device)
+    skipped: list[str] = []
+    done = unsure = 0
+    with nullcontext() if out is None else CaptionsFile(out, models.name) as file:
+        left = [path for path in wanted if file is None or str(path) not in file.done]
+        before = len(wanted) - len(left)
+        if before:
+            console.print(f"{before:,} of {len(wanted):,} photographs are already captioned.")
+        opened = open_photos(left, models.extractor, processes_for(processes, len(left)), skipped.append)
+        if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
+            opened = track(opened, len(left), console)  # else the printed sentences show the progress
+        try:
+            with terminable():
+                for result in caption_stream(clock.each("regions", opened), models, options, clock.measure):
+                    if draw is not None:
+                        save_picture(result, pictures[result.caption.image])
+                    if branches is not None:
+                        save_branches(result, branches)
+                    if file is not None:
+                        file.write(result.to_dict())
+                    if as_json:
+                        print_json(result.to_dict(), indent=None)
+                    elif file is None:
+                        print_caption(result, console, alone, draw is not None)
+                    done, unsure = done + 1, unsure + (not result.confident)
+        except KeyboardInterrupt:
+            if out is not None:
+                console.print(f"Stopped: {out} has {before + done:,} captions. The same command resumes.", markup=False)
+            raise
+    if skipped and not done and not before:
+        raise DeixisError(skipped[0] + ("" if alone else f" None of {len(skipped):,} photographs could be used."))
+    if not alone:
+        low = f", {unsure:,} with low confidence" if unsure else ""
+        listed = f", {len(skipped):,} skipped:" if skipped else ""
+        console.print(f"{done:,} captions{f' added to {out}' if out else ''}{low}{listed}", markup=False)
+        print_some(console, skipped, LISTED)
+    for picture in (draw, branches):
+        if picture is not None:
+            console.print(f"drawn: {picture}", markup=False)
+    if profile:
+        console.print(clock.table())
+    return 0

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
 from rich.console import Console
@@ -25,6 +25,7 @@ from deixis.types import Json
 
 if TYPE_CHECKING:
     from deixis.metrics.evaluate import Evaluation
+    from deixis.pipelines.caption import CaptionOptions
 
 T = TypeVar("T")
 
@@ -49,6 +50,31 @@ Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, or timm-MODEL 
 Host = Annotated[str, tyro.conf.arg(help="address to listen on; 0.0.0.0 accepts connections from other machines.")]
 Port = Annotated[int, tyro.conf.arg(help="port to listen on; 0: any free port.")]
 Browse = Annotated[Switch, tyro.conf.arg(help="open the page in a browser.")]
+
+RerankOption = Annotated[
+    Literal["grounder", "none"],
+    tyro.conf.arg(help="choose the sentence with the grounder's match scores, or by its own probability (none)."),
+]
+PlaceOption = Annotated[
+    Literal["attention", "vote", "grounder", "heat", "alpha", "threshold"],
+    tyro.conf.arg(
+        help="rule for the boxes: the captioner's attention (attention, vote), the grounder (grounder), or one of the "
+        "grounder's rules for heat maps (heat, alpha, threshold). If not given: the grounder where there is one."
+    ),
+]
+CheckOption = Annotated[
+    Literal["all", "none"],
+    tyro.conf.arg(help="run the checks of a caption (second look, out of distribution, match, gain), or none."),
+]
+
+
+def caption_options(rerank: str, place: str | None, check: str) -> CaptionOptions:
+    """Return the options of the caption pipeline that the command line asks for."""
+    from deixis.pipelines.caption import DEFAULT, CaptionOptions
+
+    checks = DEFAULT.checks if check == "all" else ()
+    return CaptionOptions(rerank=rerank, place=place, checks=checks)  # type: ignore[arg-type]  # tyro has checked them
+
 
 # Output -----------------------------------------------------------------------------------------------------------
 

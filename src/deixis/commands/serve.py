@@ -17,7 +17,7 @@ from deixis.commands.console import (
     stderr_console,
 )
 from deixis.errors import requires_extra
-from deixis.pipelines.load import CAPTIONER, model_names
+from deixis.pipelines.models import DEFAULT_CAPTIONER, model_names
 
 
 def serve(
@@ -56,12 +56,12 @@ def serve(
     with talk.status("loading the models"):
         import torch
 
-        from deixis.pipelines.load import load_model
+        from deixis.pipelines.models import load_model
         from deixis.serve.engine import Engine, Limits
 
         if threads:
             torch.set_num_threads(threads)
-        models = [load_model(one, device) for one in model or model_names() or (CAPTIONER,)]
+        models = [load_model(one, device) for one in model or model_names() or (DEFAULT_CAPTIONER,)]
         engine = Engine(models, Limits(pixels=round(megapixels * 1e6), waiting=waiting))
         engine.warm()
     app = create_app(engine, UploadLimits(bytes=round(megabytes * 1e6)))

@@ -268,8 +268,8 @@ def pointing(
 def answer_points(references: Sequence[PhraseReference], answers: Answers) -> tuple[str, Values]:
     """Where the answers point, ``[n, 2]``, and how that was found.
 
-    "heat" when every answer has a heat map or the maximum of one: its bicubic maximum (:func:`peak`). Else "given" when every answer has a
-    point. Else "box centre" for all: one way for the whole file, so that the signature can name it.
+    "heat" when every answer has a heat map or its maximum: the bicubic maximum (:func:`peak`). Else "given" when every
+    answer has a point. Else "box centre" for all: one way for the whole file, so that the signature can name it.
     """
     given = [answers[r.id][0] for r in references if answers.get(r.id)]
     if given and all(answer.heat is not None or answer.heat_point is not None for answer in given):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
@@ -34,10 +34,10 @@ class CaptionPipeline:
     def __call__(self, photos: Source) -> CaptionResult: ...
 
     @overload
-    def __call__(self, photos: Sequence[Source]) -> list[CaptionResult]: ...
+    def __call__(self, photos: list[Source] | tuple[Source, ...]) -> list[CaptionResult]: ...
 
     @overload
-    def __call__(self, photos: Iterable[Source]) -> Iterator[CaptionResult]: ...
+    def __call__(self, photos: Iterator[Source]) -> Iterator[CaptionResult]: ...
 
     def __call__(self, photos: Any) -> Any:
         """Return the result of one photograph, a list of results for a list, or an iterator for other iterables."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -87,9 +88,32 @@ def beam_width(models: Models, options: CaptionOptions) -> int:
 
 
 def caption_stream(
-    photos: Iterable[Photo], models: Models, options: CaptionOptions = DEFAULT, batch: int = BATCH
+    photos: Iterable[Photo],
+    models: Models,
+    options: CaptionOptions = DEFAULT,
+    measure: Callable[[str], AbstractContextManager[None]] = lambda part: nullcontext(),
 ) -> Iterator[CaptionResult]:
-    """Caption any number of photographs, ``batch`` at a time, in their order."""
-    waiting = iter(photos)
-    while some := list(islice(waiting, batch)):
-        yield from caption(some, models, options)
+    """Caption any number of photographs in batches, in their order; ``measure`` times the part "caption".
+
+    After an interrupt, the photographs that are already opened are captioned before it is raised.
+    """
+    for some in _batches(iter(photos)):
+        with measure("caption"):
+            results = caption(some, models, options)
+        yield from results
+
+
+def _batches(photos: Iterator[Photo]) -> Iterator[list[Photo]]:
+    while True:
+        some: list[Photo] = []
+        try:
+            for photo in islice(photos, BATCH):
+                some.append(photo)
+        except KeyboardInterrupt:
+            if some:
+                yield some
+            raise
+        if some:
+            yield some
+        if len(some) < BATCH:
+            return

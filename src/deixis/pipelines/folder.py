@@ -7,28 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from deixis.errors import DeixisError
-from deixis.images import load_image
-from deixis.photographs import images_in
 from deixis.pipelines.photo import Photo
 from deixis.types import Json
 from deixis.vision.bulk import Job, Outcome, Workers
 from deixis.vision.extractor import RegionExtractor
-
-MIN_PHOTOS_FOR_WORKERS = 24
-"""A process takes seconds to import torch: with fewer photographs it does not pay."""
-
-
-def find_photographs(given: Sequence[Path]) -> list[Path]:
-    """Return the given files, and the images of given folders with their subfolders, each once."""
-    if len(given) == 1 and not given[0].exists():
-        load_image(given[0])  # raises an error that names near files
-    found: dict[Path, None] = {}
-    for path in given:
-        inside = list(images_in(path)) if path.is_dir() else [path]
-        if not inside:
-            raise DeixisError(f"{path} has no photographs in it, nor have its subfolders. Is it the right folder?")
-        found.update(dict.fromkeys(inside))
-    return list(found)
 
 
 def open_photos(
@@ -49,9 +31,7 @@ def open_photos(
                 yield Photo(outcome.job.image_id, regions=outcome.regions)
 
 
-def _one_by_one(
-    paths: Sequence[Path], extractor: RegionExtractor, skipped: Callable[[str], None]
-) -> Iterator[Photo]:
+def _one_by_one(paths: Sequence[Path], extractor: RegionExtractor, skipped: Callable[[str], None]) -> Iterator[Photo]:
     for path in paths:
         photo = Photo(str(path))
         try:

@@ -136,6 +136,11 @@ def model_folder(given: str | Path) -> Path:
     raise DeixisError(f"there is no model {given}: it is not a folder, and {known}.{suggestion}")
 
 
+def is_captioner(folder: Path) -> bool:
+    """Return whether a folder has a captioner, and not a phrase grounder."""
+    return read_config(folder, *KINDS)["kind"] == "captioner"
+
+
 def load_model(given: str | Path, device: str = "auto") -> Captioner | PhraseGrounder:
     """Load a model of any kind, by name or folder."""
     return _load(given, KINDS, device)

@@ -30,7 +30,7 @@ def place(candidate: Candidate, photo: Photo, models: Models, option: PlaceOptio
     """Return the groundings of a sentence's visible noun phrases, and of its words; ``heat`` keeps heat maps."""
     parsed = photo.parse(candidate.words)
     if candidate.groundings:  # of a template
-        return candidate.groundings, tuple(_of_head(one) for one in candidate.groundings)
+        return candidate.groundings, tuple(_of_head(one, parsed) for one in candidate.groundings)
     if option in get_args(Place):
         return by_attention(candidate, parsed, photo, models, "vote" if option == "vote" else "attention")
     return by_grounder(parsed, photo, models, option, heat)
@@ -83,7 +83,6 @@ def check_rule(name: str, option: str, pixels: bool) -> HeatPlace:
     return option  # type: ignore[return-value]  # checked above
 
 
-def _of_head(one: Grounding, parsed: Parse | None = None) -> Grounding:
+def _of_head(one: Grounding, parsed: Parse) -> Grounding:
     head = one.end - 1 if one.head is None else one.head
-    text = one.text.split()[-1] if parsed is None else parsed.tokens[head]
-    return replace(one, text=text, start=head, end=head + 1, heat=None, pos="NOUN")
+    return replace(one, text=parsed.tokens[head], start=head, end=head + 1, heat=None, pos="NOUN")

@@ -107,11 +107,17 @@ def template(main: str, found: Detections, regions: Regions, extractor: RegionEx
     for noun, (start, end) in spans.items():
         attention[start:end, 0] = shares[noun]
     groundings = tuple(
-        Grounding(noun, boxes[noun], min(1.0, float(probs[noun].max())), start, end, head=end - 1)
+        Grounding(noun, boxes[noun], min(1.0, float(probs[noun].max())), start, end, head=_head(noun, start))
         for noun, (start, end) in spans.items()
     )
     trace = AttentionTrace(attention, np.ones((len(words), 1), np.bool_), regions.boxes, regions.size)
     return Candidate(tuple(words), None, 0.0, trace, groundings)
+
+
+def _head(noun: str, start: int) -> int:
+    """Return the index of a noun's head word: "cup" of "cup of coffee", "phone" of "cell phone"."""
+    words = noun.split()
+    return start + (words.index("of") if "of" in words else len(words)) - 1
 
 
 # Detector and classifier --------------------------------------------------------------------------------------------

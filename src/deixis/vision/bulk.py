@@ -29,9 +29,20 @@ ATTEMPTS = 2
 """A job whose worker died is tried again in a new one, so that it does not pay for the system's lack of memory."""
 
 
+def processes_for(asked: int | None, images: int) -> int:
+    """Return the number of worker processes: as asked, or one per core where there are enough images."""
+    if asked is not None:
+        return max(1, min(asked, images))
+    return available_cores() if images >= MIN_IMAGES_FOR_WORKERS else 1
+
+
 def available_cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+MIN_IMAGES_FOR_WORKERS = 24
+"""A process takes seconds to import torch: with fewer images it does not pay."""
 
 
 @dataclass(frozen=True)
