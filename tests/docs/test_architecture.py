@@ -56,9 +56,9 @@ def test_a_part_imports_what_it_may(part: str) -> None:
     assert used <= may, f"{part} imports {sorted(used)}, and the table says {sorted(may)}"
 
 
-SHARED = {"console", "captions_file"}
-"""Modules that commands share."""
-STILL_IMPORTED = {("demo", "caption"), ("table", "train")}
+SHARED = {"console"}
+"""The module that commands share."""
+STILL_IMPORTED = {("table", "train")}
 """Commands that import another command; remove an entry when it no longer holds, and add none."""
 
 
