@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
+from deixis.commands.console import stderr_console
 from deixis.errors import DeixisError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def table(
     from deixis.tables.report import write_report
     from deixis.tables.runs import Bench, is_kept
 
-    talk = Console(stderr=True, quiet=quiet, highlight=False)
+    talk = stderr_console(quiet)
     experiment = read_experiment(folder)
     runs: list[Run] = []
     if not only_report:

@@ -13,6 +13,8 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from deixis.commands.console import stderr_console
+from deixis.files import exclusive
 from deixis.runs.recipes import RECIPES, Recipe, find
 from deixis.vision.store import FeatureStore
 
@@ -79,7 +81,7 @@ def train(options: Options[Recipe]) -> int:
     train_on(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
-    talk = Console(stderr=True, quiet=options.quiet, highlight=False)
+    talk = stderr_console(options.quiet)
     store = FeatureStore(options.features)
     with talk.status(f"reading {options.data}"):
         material = Material.from_folder(options.data, store, options.train_split, options.val_split)
@@ -87,7 +89,8 @@ def train(options: Options[Recipe]) -> int:
     found = []
     for seed in range(options.recipe.seed, options.recipe.seed + options.seeds):
         out = options.out if options.seeds == 1 else options.out / f"seed-{seed}"
-        with Bar(talk, f"{options.recipe.name}, seed {seed}") as bar:
+        out.mkdir(parents=True, exist_ok=True)
+        with exclusive(out, "--out"), Bar(talk, f"{options.recipe.name}, seed {seed}") as bar:
             run_recipe(replace(options.recipe, seed=seed), material, out, bar.talk(), given)
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
