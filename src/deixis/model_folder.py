@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from deixis.errors import DeixisError
-from deixis.files import atomic_path, write_atomic
+from deixis.files import atomic_path, read_settings, write_atomic
 from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
 
@@ -29,6 +29,9 @@ Precision = Literal["half", "int8"]
 LARGE = 1024
 """Numbers of a matrix from which on ``int8`` packs it; the others are no burden."""
 
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
+"""What a damaged configuration raises while a model is built from it."""
+
 SCALE = ":scale"
 """Ends the name of the scales of a matrix that is packed in bytes; no part of a network is named so."""
 
@@ -40,6 +43,7 @@ class HasHash(Protocol):
 
 
 Model = TypeVar("Model", bound=HasHash)
+Network = TypeVar("Network", bound="nn.Module")
 
 
 def write_model(
@@ -67,7 +71,7 @@ def pack_model(
     of its network.
     """
     old, new = Path(source), Path(folder)
-    config = {**json.loads((old / "config.json").read_text(encoding="utf-8")), "name": name}
+    config = {**read_settings(old / "config.json"), "name": name}
     packed: dict[str, Tensor] = {}
     for key, value in _weights(old).items():
         if not value.is_floating_point():
@@ -103,8 +107,39 @@ def _weights(folder: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     stored = load_file(folder / "weights.safetensors")
+    for name, value in stored.items():
+        if value.is_floating_point() and not value.isfinite().all():
+            raise ValueError(f"the weights {name[:60]!r} are not finite numbers")
     scales = {key: stored.pop(key + SCALE) for key in list(stored) if key + SCALE in stored}
     return stored | {key: stored[key] * scale.view(-1, *[1] * (stored[key].ndim - 1)) for key, scale in scales.items()}
+
+
+def build_network(make: Callable[[], Network], folder: str | Path) -> Network:
+    """Build a network whose parameters have the shapes of the stored weights.
+
+    Shapes are compared on the meta device first, so that a wrong configuration allocates no memory.
+    """
+    import torch
+    from safetensors import safe_open
+
+    with torch.device("meta"):
+        wanted = {name: list(value.shape) for name, value in make().state_dict().items()}
+    with safe_open(Path(folder) / "weights.safetensors", framework="pt") as file:
+        stored = {name: file.get_slice(name).get_shape() for name in file.keys() if not name.endswith(SCALE)}  # noqa: SIM118
+    for name in sorted(wanted.keys() | stored.keys()):
+        if wanted.get(name) != stored.get(name):
+            sizes = f"{stored.get(name, 'absent')}, and the configuration expects {wanted.get(name, 'none')}"
+            raise ValueError(f"the weights {name[:60]!r} are {sizes}")
+    return make()
+
+
+def load_vocabulary(folder: str | Path, size: int) -> Vocabulary:
+    """Read the vocabulary of a model whose network has ``size`` words."""
+    path = Path(folder) / "vocabulary.json"
+    vocabulary = Vocabulary.load(path)
+    if len(vocabulary) != size:
+        raise DeixisError(f"{path} has {len(vocabulary):,} words, and the model has {size:,}. Restore the file.")
+    return vocabulary
 
 
 def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapping[str, str]) -> None:
@@ -128,8 +163,8 @@ def folder_hash(folder: Path) -> str:
 def supervision_of(folder: Path) -> str:
     """Return what the model's recipe says about its supervision; "unknown" where there is no recipe."""
     try:
-        return str(json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["supervision"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(read_settings(folder / "recipe.json")["supervision"])
+    except (OSError, ValueError, KeyError, TypeError, DeixisError):
         return "unknown"
 
 
@@ -137,12 +172,12 @@ def read_config(folder: str | Path, *kinds: str) -> Json:
     """``config.json`` of a model of one of these kinds, or a sentence that says what is wrong."""
     path = Path(folder)
     try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = read_settings(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
         raise DeixisError(f"{path} is not the folder of a model: config.json is not there.") from None
     except (OSError, ValueError) as error:
         raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
-    if not isinstance(config, dict) or config.get("kind") not in kinds or config.get("format") != FORMAT:
+    if not isinstance(config, dict) or config.get("kind") not in list(kinds) or config.get("format") != FORMAT:
         raise DeixisError(
             f"{path} does not hold a {' or '.join(kinds)} of format {FORMAT}; is it another kind of model?"
         )
@@ -165,7 +200,11 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
         model.hash = folder_hash(path)
     except FileNotFoundError:
         raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
-        raise DeixisError(f"{path} is not a {kind} that this version can read ({reason}).") from None
+    except (*DAMAGED, SafetensorError) as error:
+        raise _unreadable(path, kind, error) from None
     return model
+
+
+def _unreadable(folder: Path, kind: str, error: Exception) -> DeixisError:
+    reason = (str(error).splitlines() or [""])[0][:300] or type(error).__name__
+    return DeixisError(f"{folder} is not a {kind} that this version can read ({reason}).")

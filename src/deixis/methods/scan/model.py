@@ -15,6 +15,7 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
+from deixis.fields import from_dict
 from deixis.language.parse import Parse, parse
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
@@ -22,7 +23,7 @@ from deixis.layers.padding import pad_regions
 from deixis.localize.heat import heat_map, hottest, point_in_box
 from deixis.localize.votes import chosen
 from deixis.methods.scan.network import ScanConfig, ScanNet, Seen
-from deixis.model_folder import read_model, write_model
+from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
 from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 
@@ -167,11 +168,12 @@ class ScanGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[ScanNet, ScanGrounder]:
-            matcher = ScanNet(ScanConfig(**config["matcher"]))
-            vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            calibration, placing = Calibration(**config["calibration"]), Placing(**config["placing"])
-            if config["placing"]["place"] == "best":  # as version 0.1 called it
-                placing = replace(placing, place="attention")
+            sizes = from_dict(ScanConfig, config["matcher"])
+            matcher = build_network(lambda: ScanNet(sizes), folder)
+            vocabulary = load_vocabulary(folder, sizes.vocabulary)
+            calibration = from_dict(Calibration, config["calibration"])
+            renamed = {"place": "attention"} if config["placing"]["place"] == "best" else {}  # as in version 0.1
+            placing = from_dict(Placing, {**config["placing"], **renamed}, cells=256)
             return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
 
         return read_model(folder, "matcher", build)

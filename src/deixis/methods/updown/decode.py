@@ -7,12 +7,13 @@ branch_mask for it, at the step that emitted it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.updown.network import Decoder, Encoded, State
 from deixis.types import Json, Place
@@ -38,10 +39,15 @@ class GenerationConfig:
     @classmethod
     def from_json(cls, value: Json) -> GenerationConfig:
         """Read a stored configuration; field names of version 0.1 are translated."""
+        if not isinstance(value, Mapping):
+            raise ValueError("the generation settings must be an object")
         renamed = {OLD_NAMES.get(name, name): given for name, given in value.items()}
         if renamed.get("place") == "best":
             renamed["place"] = "attention"
-        return cls(**renamed)
+        config = from_dict(cls, renamed, beam=100, rerank_beam=100, max_words=1000, min_words=1000, branches=64)
+        if config.beam < 1 or config.max_words < 1 or config.branches == 0:
+            raise ValueError("beam, max_words and branches must be at least 1")
+        return config
 
 
 OLD_NAMES = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeats": "allow_adjacent_repeats"}
