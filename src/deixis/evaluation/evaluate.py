@@ -78,6 +78,21 @@ def evaluate_finder(
     return predictions, result
 
 
+def evaluate_model(
+    model: Captioner | PhraseGrounder,
+    reference: Reference,
+    regions: Mapping[str, Regions],
+    place: Place | HeatPlace | None = None,
+    finder: PhraseGrounder | None = None,
+) -> tuple[Predictions, Evaluation]:
+    """Evaluate a captioner (with a finder or alone) or a phrase grounder; ``place`` sets how boxes are chosen."""
+    if place is not None:
+        set_place(finder or model, place)
+    if isinstance(model, Captioner):
+        return evaluate_captioner(model, reference, regions, finder=finder)
+    return evaluate_finder(model, reference, regions)
+
+
 def retrieve(aligner: ScanGrounder, reference: Reference, photos: Mapping[str, Photo]) -> list[Score]:
     """Recall and ranks among all images and captions of a split, both ways."""
     samples = [sample for sample in reference.samples if sample.image_id in photos and sample.captions]

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tyro
 
 from deixis.errors import DeixisError
 from deixis.methods.albef.recipes import FUSIONS, AlbefRecipe
@@ -25,6 +31,8 @@ __all__ = [
     "Schedule",
     "UpDownRecipe",
     "find",
+    "with_data",
+    "with_options",
 ]
 
 RECIPES: dict[str, Recipe] = {**CAPTIONERS, **MATCHERS, **GROUNDERS, **FUSIONS}
@@ -36,3 +44,20 @@ def find(name: str) -> Recipe:
         near = difflib.get_close_matches(name, RECIPES, n=3) or sorted(RECIPES)
         raise DeixisError(f"there is no recipe '{name}'; did you mean {', '.join(near)}?")
     return RECIPES[name]
+
+
+def with_options(recipe: Recipe, options: str) -> Recipe:
+    """Change a recipe by options in one string, written as for 'deixis train'."""
+    try:
+        return tyro.cli(type(recipe), default=recipe, args=shlex.split(options), console_outputs=False)
+    except (SystemExit, ValueError) as error:
+        reason = f" ({error})" if isinstance(error, ValueError) else ""
+        advice = f"See 'deixis train {recipe.name} --help'."
+        raise DeixisError(f"invalid options for {recipe.name}: '{options}'{reason}. {advice}") from None
+
+
+def with_data(recipe: Recipe, data: Path) -> Recipe:
+    """Replace ``{data}`` in the texts of a recipe by the folder of the data set."""
+    values = vars(recipe).items()
+    texts: dict[str, Any] = {name: text.replace("{data}", str(data)) for name, text in values if isinstance(text, str)}
+    return replace(recipe, **texts)
