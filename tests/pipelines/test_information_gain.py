@@ -23,7 +23,7 @@ def small(style: Style) -> Captioner:
     vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     decoder = Decoder(DecoderConfig(len(vocabulary), width, words=8, hidden=12, attention=6, branches=2))
-    return Captioner(decoder, vocabulary, {"name": eyes.name, "description": eyes.describe()}, "small", style)
+    return Captioner(decoder, vocabulary, eyes.to_json(), "small", style)
 
 
 @pytest.mark.parametrize("style", [Style(max_words=4, min_words=4), Style(max_words=12, min_words=2)])

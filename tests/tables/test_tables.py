@@ -14,10 +14,11 @@ import pytest
 
 from deixis import DeixisError, cli
 from deixis.data.scenes import make_scenes
-from deixis.lock import lock
+from deixis.files import lock
+from deixis.metrics.references import make_reference
 from deixis.metrics.score import mean_score, pack_scores, write_json
 from deixis.runs.run import Given, Material
-from deixis.show.score_table import to_markdown
+from deixis.show.comparison import to_markdown
 from deixis.tables import runs as running
 from deixis.tables.describe import Experiment, Run, read_experiment
 from deixis.tables.kept import KeptRun, keep_run, read_kept
@@ -50,7 +51,7 @@ minutes = 1.5
 recipe = "scan-small"
 options = "--model.words 8 --model.embed 8 --phases.0.epochs 1 --phases.1.epochs 1 --images 10 --minimum 1"
 seeds = [0, 1]
-place = "best"
+place = "attention"
 minutes = 1
 
 [rows.plain-vote]
@@ -103,7 +104,7 @@ def described(folder: Path, text: str = TOML) -> Experiment:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("features") / "scenes.store"
     eyes = named_extractor("tiny", "grid")
-    with StoreWriter(path, Contents(eyes.name, eyes.describe())) as writer:
+    with StoreWriter(path, Contents(eyes.name, eyes.description)) as writer:
         for split, n in (("train", 10), ("val", 2), ("test", 2)):
             for sample in make_scenes(n, 0, split):
                 writer.add(sample.image_id, eyes.extract(sample.open()))
@@ -510,7 +511,7 @@ def test_dependencies_come_first_and_only_what_is_asked_for(tmp_path: Path) -> N
 
 
 def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None:
-    text = TOML.replace('seeds = [0, 1]\nplace = "best"', 'seeds = [3]\nplace = "best"')
+    text = TOML.replace('seeds = [0, 1]\nplace = "attention"', 'seeds = [3]\nplace = "attention"')
     experiment = described(tmp_path / "toy", text.replace('teacher = "matcher"\nseeds = [0]', 'teacher = "matcher"'))
     taught, found = (replace(experiment.rows[name], seeds=(0, 1)) for name in ("taught", "plain-found"))
     for seed in (0, 1):
@@ -541,7 +542,7 @@ def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None
         (
             'place = "vote"',
             'place = "votes"',
-            "row 'plain-vote': field 'place': 'votes' is not valid. Use one of best, vote",
+            "row 'plain-vote': field 'place': 'votes' is not valid. Use one of attention, vote",
         ),
         ('score = "F1_all"', 'score = "F2_all"', "no metric 'F2_all'"),
         (
@@ -592,7 +593,9 @@ def test_a_model_that_started_from_another_seed_is_another_model(tmp_path: Path)
     """Kept when the teacher had one seed for all; then the teacher has as many as its pupils."""
     pupils = 'teacher = "matcher"\nseeds = [0, 1]'
     text = TOML.replace('teacher = "matcher"\nseeds = [0]', pupils)
-    one = described(tmp_path / "toy", text.replace('seeds = [0, 1]\nplace = "best"', 'seeds = [0]\nplace = "best"'))
+    one = described(
+        tmp_path / "toy", text.replace('seeds = [0, 1]\nplace = "attention"', 'seeds = [0]\nplace = "attention"')
+    )
     assert one.asked(Run(one.rows["plain-found"], 1))["grounder"] == "matcher-0"
     several = described(tmp_path / "toy", text)
     keep_by_hand(one, Run(one.rows["taught"], 0), {"CIDEr": [0.0]})
@@ -605,20 +608,13 @@ def test_a_model_that_started_from_another_seed_is_another_model(tmp_path: Path)
 def test_the_row_of_the_grounder_sets_how_it_chooses_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[tuple[object, ...]] = []
 
-    def load(folder: Path, device: str) -> str:
-        assert device == "cuda:1"
-        return folder.name
-
     def evaluated(
-        model: str, reference: str, regions: object, place: str | None, finder: str | None
-    ) -> tuple[None, None]:
-        called.append((model, reference, place, finder))
-        return None, None
+        model: Path, reference: object, photos: object, grounder: Path | None, place: str | None, device: str
+    ) -> None:
+        called.append((model.name, grounder.name if grounder else None, place, device))
 
-    for name in ("load_model", "load_finder"):
-        monkeypatch.setattr(running, name, load)
-    monkeypatch.setattr(running, "evaluate_model", evaluated)
-    monkeypatch.setattr(running, "read_reference", lambda data, split: split)
+    monkeypatch.setattr(running, "evaluate_folder", evaluated)
+    monkeypatch.setattr(running, "read_reference", lambda data, split: make_reference(make_scenes(1, 0, split), tuple))
     monkeypatch.setattr(running, "FeatureStore", lambda path: {})
     experiment = described(tmp_path / "toy")
     runner = Runner(experiment, DATA, tmp_path / "work", {"default": tmp_path}, device="cuda:1")
@@ -626,10 +622,10 @@ def test_the_row_of_the_grounder_sets_how_it_chooses_boxes(tmp_path: Path, monke
     for row in (found, replace(found, place="vote"), voted, plain):
         runner.evaluate(Run(row, 1), "val")
     assert called == [
-        ("plain-1", "val", "best", "matcher-1"),
-        ("plain-1", "val", "vote", "matcher-1"),
-        ("plain-1", "val", "vote", None),
-        ("plain-1", "val", None, None),
+        ("plain-1", "matcher-1", "attention", "cuda:1"),
+        ("plain-1", "matcher-1", "vote", "cuda:1"),
+        ("plain-1", None, "vote", "cuda:1"),
+        ("plain-1", None, None, "cuda:1"),
     ]
 
 

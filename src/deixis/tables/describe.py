@@ -14,7 +14,7 @@ from deixis.errors import DeixisError
 from deixis.evaluation.controls import Control
 from deixis.metrics.evaluate import group_of
 from deixis.runs.recipes import Recipe, UpDownRecipe, find, with_options
-from deixis.show.score_table import Column
+from deixis.show.comparison import Column
 from deixis.toml import from_toml, located, require, value_of
 from deixis.types import HeatPlace, Json, Place
 

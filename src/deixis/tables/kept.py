@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deixis.data.reading import BadFile
-from deixis.lock import lock
+from deixis.files import lock
 from deixis.metrics.score import Score, compact_json, unpack_scores
 from deixis.tables.describe import Experiment
 from deixis.toml import require

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deixis.metrics.bootstrap import Comparison, Scores, paired_bootstrap
+from deixis.show.comparison import ComparisonTable, Entry, Line, draw_chart, to_markdown
 from deixis.show.markdown import between_marks
-from deixis.show.score_table import Entry, Line, ScoreTable, draw_chart, to_markdown
 from deixis.tables.describe import Experiment, Run, Table
 from deixis.tables.kept import KeptRun, read_kept
 from deixis.training.recipe import PAIRS
@@ -36,7 +36,7 @@ def write_report(experiment: Experiment, resamples: int = RESAMPLES) -> list[Jso
     return numbers
 
 
-def summarise(experiment: Experiment, table: Table, kept: Kept, resamples: int = RESAMPLES) -> ScoreTable:
+def summarise(experiment: Experiment, table: Table, kept: Kept, resamples: int = RESAMPLES) -> ComparisonTable:
     """Summarise the rows that have kept runs, each compared with the baseline."""
     names, split = [column.score for column in table.columns], experiment.report
     runs = {name: [run for run in experiment.rows[name].runs if run.name in kept] for name in table.rows}
@@ -47,7 +47,7 @@ def summarise(experiment: Experiment, table: Table, kept: Kept, resamples: int =
             against = scores[table.baseline] if name != table.baseline else []
             lines.append(_line(experiment, table, own, kept, _compare(against, scores[name], names, resamples)))
     columns = [column for column in table.columns if any(column.score in line.scores for line in lines)]
-    return ScoreTable(table.title, split, table.baseline, resamples, columns, lines)
+    return ComparisonTable(table.title, split, table.baseline, resamples, columns, lines)
 
 
 def _compare(baseline: Sequence[Scores], own: Sequence[Scores], names: Sequence[str], resamples: int) -> Compared:

@@ -12,13 +12,14 @@ from pathlib import Path
 from deixis.data.reading import read_json, read_json_lines
 from deixis.errors import DeixisError
 from deixis.evaluation.controls import evaluate_control
-from deixis.evaluation.evaluate import evaluate_model, joint_supervision
-from deixis.lock import lock
+from deixis.evaluation.evaluate import evaluate_folder, joint_supervision
+from deixis.evaluation.split import SplitPhotos
+from deixis.files import lock
 from deixis.metrics.bootstrap import by_image
 from deixis.metrics.evaluate import Evaluation
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import pack_scores, write_json
-from deixis.pipelines.load import load_finder, load_model
+from deixis.model_folder import supervision_of
 from deixis.runs.recipes import with_data
 from deixis.runs.run import Given, Material, run_recipe
 from deixis.tables.describe import FILE, Experiment, Run
@@ -161,7 +162,7 @@ class Runner:
                 values[split].setdefault(one.signature, {})[one.name] = one.value
             statistics[split] = pack_scores([by_image(one) for one in result.scores if one.name in columns])
         models = [self.model(one) for one in ([run] if run.row.recipe else experiment.needed(run))]
-        shown = [read_json(model / "recipe.json")["supervision"] for model in models]
+        shown = [supervision_of(model) for model in models]
         trained = run.row.recipe is not None
         kept = KeptRun(
             run=run.name,
@@ -179,11 +180,10 @@ class Runner:
 
     def evaluate(self, run: Run, split: str) -> Evaluation:
         """Compute all scores of a run on a split."""
-        row, reference, regions = run.row, self.reference(split), self.store(run.row.features)
+        row, reference, store = run.row, self.reference(split), self.store(run.row.features)
         if row.control is not None:
-            return evaluate_control(row.control, reference, regions)
-        folders = [self.model(other) for other in self.experiment.needed(run)] if row.source else [self.model(run)]
-        model = load_model(folders[0], self.device)
-        grounder = load_finder(folders[1], self.device) if row.grounder else None
+            return evaluate_control(row.control, reference, store)
+        model, *grounder = self.experiment.needed(run) if row.source else [run]
         place = row.place or (self.experiment.rows[row.grounder].place if row.grounder else None)
-        return evaluate_model(model, reference, regions, place, grounder)[1]
+        photos, folder = SplitPhotos(reference.samples, store), self.model(grounder[0]) if grounder else None
+        return evaluate_folder(self.model(model), reference, photos, folder, place, self.device)

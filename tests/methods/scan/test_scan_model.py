@@ -33,7 +33,7 @@ def aligner() -> ScanGrounder:
     config = ScanConfig(len(VOCABULARY), width, words=8, embed=12, count="nouns")
     matcher = ScanNet(config)
     torch.nn.init.normal_(matcher.embed.weight)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     return ScanGrounder(matcher, VOCABULARY, extractor, "test", Calibration(slope=3.0, offset=0.1), Placing("best"))
 
 

@@ -35,7 +35,7 @@ from deixis.runs.run import Material, card_files
 from deixis.training.loop import Scores, Talk, train
 from deixis.training.recipe import Phase
 from deixis.types import Grounding, Point, Regions
-from deixis.vision.eyes import Eyes
+from deixis.vision.extractor import RegionExtractor
 
 NOT_SEEN = "notvisual"  # the type of phrases that Flickr30k Entities marks as naming nothing in the picture
 
@@ -169,7 +169,7 @@ def train_reir(recipe: ReirRecipe, material: Material, out: Path, talk: Talk) ->
         recipe.model,
         vocabulary=len(vocabulary),
         features=like.features.shape[1],
-        detector=Eyes(material.extractor).detector,
+        detector=RegionExtractor(material.extractor["description"]).is_detector,
     )
     examples = make_examples(material.training, recipe.max_words)
     if not examples:
@@ -276,7 +276,8 @@ class Validation:
         }
 
     def _point(self, image: str, found: Found) -> Point:
-        return hottest(heat_map(found.attention, self.material.regions[image]))
+        regions = self.material.regions[image]
+        return hottest(heat_map(found.attention, regions.boxes, regions.size))
 
     @cached_property
     def references(self) -> tuple[PhraseReference, ...]:

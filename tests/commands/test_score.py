@@ -314,7 +314,7 @@ def test_coco_captions_without_java(tmp_path, flickr, run, monkeypatch):
     assert code == 0
     assert document["scores"]["BLEU-4"]["value"] == pytest.approx(1.0)
     assert set(document["absent"]) == {"METEOR", "SPICE"}
-    assert "METEOR is absent: " in told
+    assert "METEOR is missing: " in told
     assert "F1_all" not in document["scores"]
 
 
@@ -338,7 +338,7 @@ def test_page_is_whole_and_alone(tmp_path, flickr, run):
     page, scores = tmp_path / "page.html", tmp_path / "scores.json"
     code, _, told = run(answers, "--reference", flickr, "--html", page, "--out", scores)
     assert code == 0
-    assert f"wrote {page}" in told
+    assert f"written: {page}" in told
     html = page.read_text()
     parser = Outside()
     parser.feed(html)

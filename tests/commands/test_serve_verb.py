@@ -1,4 +1,4 @@
-"""``deixis serve`` as people use it: started, asked, ended by a signal; and what it says when it cannot start."""
+"""``deixis serve``: start, answer, stop on a signal; and what it says when it cannot start."""
 
 from __future__ import annotations
 
@@ -13,15 +13,36 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from serving import SENTENCE, Models, png
+import torch
+
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+
+from starlette.testclient import TestClient
 
 from deixis import cli
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.pipelines.load import load_captioner, load_model
+from deixis.serve.app import create_app
+from deixis.serve.engine import Engine
 
 
-def test_it_starts_answers_and_ends_when_asked_to(models: Models, tmp_path: Path) -> None:
-    models.captioner.save_pretrained(tmp_path / "a")
-    models.finder.save_pretrained(tmp_path / "b")
-    options = ["--model", str(tmp_path / "a"), "--model", str(tmp_path / "b"), "--port", "0", "--json"]
+@pytest.fixture
+def finder(model: Path, tmp_path: Path) -> Path:
+    """The folder of a phrase grounder without training, for the regions of the captioner."""
+    captioner = load_captioner(model)
+    torch.manual_seed(0)
+    network = ScanNet(ScanConfig(len(captioner.vocabulary), captioner.decoder.config.features, words=8, embed=8))
+    ScanGrounder(network, captioner.vocabulary, captioner.eyes.to_json(), "finder").save_pretrained(tmp_path / "finder")
+    return tmp_path / "finder"
+
+
+def test_it_starts_answers_and_stops_on_a_signal(model: Path, finder: Path, photos: Path) -> None:
+    photo, kind = (photos / "0.png").read_bytes(), {"Content-Type": "image/png"}
+    with TestClient(create_app(Engine([load_model(model), load_model(finder)]))) as client:
+        expected = client.post("/v1/caption", content=photo, headers=kind).json()
+    assert expected["words"]
+    options = ["--model", str(model), "--model", str(finder), "--port", "0", "--json"]
     command = [sys.executable, "-m", "deixis.cli", "serve", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
@@ -29,19 +50,19 @@ def test_it_starts_answers_and_ends_when_asked_to(models: Models, tmp_path: Path
         assert run.stderr is not None
         try:
             ready = json.loads(run.stdout.readline())
-            assert ready["models"] == ["tiny", "finder"]
+            assert ready["models"] == ["small", "finder"]
             address = urllib.parse.urlsplit(ready["url"])
             assert address.hostname == "127.0.0.1"
             line = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=60)
-            line.request("POST", "/v1/caption", png(), {"Content-Type": "image/png"})
-            assert json.loads(line.getresponse().read())["words"] == SENTENCE
+            line.request("POST", "/v1/caption", photo, kind)
+            assert json.loads(line.getresponse().read())["words"] == expected["words"]
             run.send_signal(signal.SIGTERM)
             assert run.wait(60) == 0
         finally:
             run.kill()
         assert json.loads(run.stdout.read()) == {"answered": 3}  # each model has answered one of its own at the start
         said = run.stderr.read()
-    assert f"ready: {ready['url']} (tiny, finder)" in said
+    assert f"ready: {ready['url']} (small, finder)" in said
     assert said.endswith("stopped; all 3 requests that were taken have been answered.\n")
 
 

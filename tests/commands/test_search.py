@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("search")
     eyes = named_extractor("tiny", "grid")
     (root / "photos").mkdir()
-    with StoreWriter(root / "store", Contents(eyes.name, eyes.describe(), {})) as store:
+    with StoreWriter(root / "store", Contents(eyes.name, eyes.description, {})) as store:
         for i in range(6):
             pixels = np.random.default_rng(i).integers(0, 255, (40 + 10 * i, 60, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(root / "photos" / f"{i}.png")
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.add(f"{i}.png", regions)
     torch.manual_seed(0)
     matcher = ScanNet(ScanConfig(len(VOCABULARY), regions.features.shape[1], words=8, embed=12))
-    ScanGrounder(matcher, VOCABULARY, {"name": eyes.name, "description": eyes.describe()}, "test").save_pretrained(
+    ScanGrounder(matcher, VOCABULARY, eyes.to_json(), "test").save_pretrained(
         root / "model"
     )
     return root

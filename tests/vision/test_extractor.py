@@ -1,4 +1,4 @@
-"""Extracting: one image of any kind, many images in processes that may die, ``deixis features`` as people run it."""
+"""Extraction: one image of any kind, and many images in processes that may die."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import json
 import os
 import signal
 import struct
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +18,12 @@ import pytest
 import torch
 from PIL import Image
 
-from deixis import cli
-from deixis.commands.features import find_jobs
 from deixis.errors import DeixisError
 from deixis.types import Labels
 from deixis.vision.backbone import EfficientNetLite, FeatureMap, Tiny
 from deixis.vision.bulk import Job, Workers, outcome_of
-from deixis.vision.extractor import Extractor, default_extractor, extractor_from, extractor_name, named_extractor
+from deixis.vision.extractor import RegionExtractor, default_extractor, extractor_from, extractor_name, named_extractor
 from deixis.vision.proposals import Proposals
-from deixis.vision.store import FeatureStore
 
 
 @dataclass(frozen=True)
@@ -52,8 +47,8 @@ class Quarters:
         return {"name": "quarters", "supervision": "none"}
 
 
-def make() -> Extractor:
-    return Extractor(Tiny(), Quarters())
+def make() -> RegionExtractor:
+    return RegionExtractor.of(Tiny(), Quarters())
 
 
 def photo(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image:
@@ -66,7 +61,7 @@ def photo(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image:
 
 
 def test_a_region_knows_only_what_lies_under_its_box() -> None:
-    extractor = Extractor(Tiny(long_side=64), Quarters())
+    extractor = RegionExtractor.of(Tiny(long_side=64), Quarters())
     halves = np.zeros((64, 128, 3), dtype=np.uint8)
     halves[:, 64:] = (255, 128, 0)
     left, right, both = extractor.extract(halves, boxes=[[0, 0, 40, 64], [88, 0, 128, 64], [0, 0, 128, 64]]).features
@@ -87,7 +82,7 @@ def test_regions_say_where_they_come_from() -> None:
 
 
 def test_a_detector_names_its_own_boxes_and_the_backbone_the_others() -> None:
-    labels = Extractor(Tiny(), Quarters(names=("person",))).extract(photo()).labels
+    labels = RegionExtractor.of(Tiny(), Quarters(names=("person",))).extract(photo()).labels
     plain = make().extract(photo()).labels
     assert labels is not None
     assert plain is not None
@@ -118,7 +113,7 @@ def test_arrays_pillow_images_and_grey_images_are_the_same_to_it() -> None:
 
 
 def test_the_grid_is_pooled_and_leaves_the_regions_and_the_name_alone() -> None:
-    plain, kept, pooled = (Extractor(Tiny(), Quarters(), grid=grid).extract(photo()) for grid in (0, 99, 3))
+    plain, kept, pooled = (RegionExtractor.of(Tiny(), Quarters(), grid=grid).extract(photo()) for grid in (0, 99, 3))
     assert plain.grid is None
     assert kept.grid is not None
     assert pooled.grid is not None
@@ -144,7 +139,7 @@ class Ruler(Tiny):
 
 @pytest.mark.parametrize("grid", [3, 4, 99])
 def test_the_cells_of_a_grid_cover_the_image_evenly(grid: int) -> None:
-    found = Extractor(Ruler(), Quarters(), grid=grid).extract(photo()).grid
+    found = RegionExtractor.of(Ruler(), Quarters(), grid=grid).extract(photo()).grid
     assert found is not None
     rows, columns, _ = found.shape
     assert (rows, columns) == (min(grid, 5), min(grid, 9))
@@ -156,7 +151,7 @@ def test_the_cells_of_a_grid_cover_the_image_evenly(grid: int) -> None:
 
 
 def test_frames_of_a_video_become_one_value() -> None:
-    extractor = Extractor(Tiny(), Quarters(), grid=2)
+    extractor = RegionExtractor.of(Tiny(), Quarters(), grid=2)
     regions = extractor.extract_video([photo(0), photo(1), photo(2)], "clip")
     assert regions.frames is not None
     assert regions.frames.tolist() == [0] * 5 + [1] * 5 + [2] * 5
@@ -170,23 +165,23 @@ def test_frames_of_a_video_become_one_value() -> None:
 def test_names_follow_from_everything_that_matters() -> None:
     assert make().name == make().name
     names = {
-        Extractor(Tiny(seed), proposer).name
+        RegionExtractor.of(Tiny(seed), proposer).name
         for seed in (0, 1)
         for proposer in (Quarters(), named_extractor("tiny", "selective-search", boxes=7).proposer)
     }
     assert len(names) == 4
     assert all(name.startswith("tiny+") for name in names)
-    assert make().name == extractor_name(json.loads(json.dumps(make().describe())))
+    assert make().name == extractor_name(json.loads(json.dumps(make().description)))
 
 
 def test_a_description_is_enough_to_build_the_extractor_again() -> None:
     first = named_extractor("tiny", "selective-search", boxes=7)
-    again = extractor_from(json.loads(json.dumps(first.describe())), grid=3)
+    again = extractor_from(json.loads(json.dumps(first.description)), grid=3)
     assert (again.name, again.grid) == (first.name, 3)
     with pytest.raises(DeixisError, match=r"the model wants regions of the extractor tiny\+.* makes tiny\+"):
-        extractor_from({**first.describe(), "version": 0})
+        extractor_from({**first.description, "version": 0})
     with pytest.raises(DeixisError, match=r"tiny\+quarters-.* is not one that this version knows how to build"):
-        extractor_from(make().describe())
+        extractor_from(make().description)
 
 
 def test_the_default_extractor_sees_a_cat() -> None:
@@ -295,11 +290,11 @@ def test_damaged_files_never_do_worse_than_be_refused(tmp_path: Path) -> None:
 # Processes that die -----------------------------------------------------------------------------------------------
 
 
-def make_fatal() -> Extractor:
-    return Extractor(Tiny(), Quarters(fatal="fatal.png"))
+def make_fatal() -> RegionExtractor:
+    return RegionExtractor.of(Tiny(), Quarters(fatal="fatal.png"))
 
 
-def make_nothing() -> Extractor:
+def make_nothing() -> RegionExtractor:
     raise DeixisError("there is no such backbone.")
 
 
@@ -318,106 +313,3 @@ def test_a_killed_worker_costs_only_the_image_that_kills_it(tmp_path: Path) -> N
 def test_an_extractor_that_cannot_be_made_says_why() -> None:
     with pytest.raises(DeixisError, match=r"there is no such backbone\."):
         Workers(make_nothing, 1)
-
-
-# The command ------------------------------------------------------------------------------------------------------
-
-OPTIONS = ["--backbone", "tiny", "--boxes", "10"]
-
-
-def test_a_folder_becomes_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    images, store = tmp_path / "photos", tmp_path / "store"
-    (images / "deeper").mkdir(parents=True)
-    (images / ".thumbnails").mkdir()
-    for number in range(6):
-        photo(number).save(images / f"{number}.jpg")
-    photo(7).save(images / "deeper" / "7.PNG")
-    photo(8).save(images / ".thumbnails" / "8.png")
-    (images / "notes.txt").write_text("not an image")
-    (images / "cut.jpg").write_bytes(jpeg()[:-300])
-    (images / "bomb.png").write_bytes(bomb(500_000, 500_000))
-
-    assert cli.run(["features", str(images), "-o", str(store), "--processes", "2", "--json", "--verify", *OPTIONS]) == 0
-    said = capsys.readouterr()
-    summary = json.loads(said.out)
-    assert (summary["images"], summary["added"], set(summary["skipped"])) == (7, 7, {"bomb.png", "cut.jpg"})
-    assert "truncated" in summary["skipped"]["cut.jpg"]
-    assert "bomb.png" in said.err
-    assert "every shard has the sum" in said.err
-    opened = FeatureStore(store)
-    assert sorted(opened) == ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg", "deeper/7.PNG"]
-    expected = named_extractor("tiny", "selective-search", 10).extract(Image.open(images / "deeper" / "7.PNG"))
-    np.testing.assert_allclose(opened["deeper/7.PNG"].features, expected.features, atol=2e-3)
-    np.testing.assert_array_equal(opened["deeper/7.PNG"].boxes, expected.boxes)
-    assert opened.extractor == expected.extractor
-
-    # Again: the mended image is tried, the bomb is not, nothing is done twice.
-    photo(9).save(images / "cut.jpg")
-    assert cli.run(["features", str(images), "-o", str(store), "--processes", "1", "--json", *OPTIONS]) == 0
-    said = capsys.readouterr()
-    summary = json.loads(said.out)
-    assert (summary["images"], summary["added"], set(summary["skipped"])) == (8, 1, {"bomb.png"})
-    assert "8 of 9 images were done before" in said.err
-
-
-def test_jobs_of_data_sets_and_folders(tmp_path: Path) -> None:
-    photo().save(tmp_path / "b.jpg")
-    photo().save(tmp_path / "a.png")
-    assert [job.image_id for job in find_jobs(tmp_path)] == ["a.png", "b.jpg"]
-    with pytest.raises(DeixisError, match="plain folder of images and has no split 'val'"):
-        find_jobs(tmp_path, "val")
-    (tmp_path / "captions.csv").write_text(
-        "image,caption,split\na.png,a dog,train\na.png,one dog,train\nb.jpg,cats,val\n"
-    )
-    assert sorted(path.name for job in find_jobs(tmp_path) for path in job.paths) == ["a.png", "b.jpg"]
-    assert [job.paths[0].name for job in find_jobs(tmp_path, "val")] == ["b.jpg"]
-    (tmp_path / "empty").mkdir()
-    for nothing in (tmp_path / "empty", tmp_path / "nowhere"):
-        with pytest.raises(DeixisError, match=nothing.name):
-            find_jobs(nothing)
-
-
-def test_a_folder_without_a_usable_image_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "cut.jpg").write_bytes(jpeg()[:-300])
-    assert cli.run(["features", str(tmp_path / "photos"), "-o", str(tmp_path / "store"), *OPTIONS]) == 1
-    assert "not one of the 1 images could be used" in capsys.readouterr().err
-
-
-INTERRUPTED = """
-import os, signal, sys
-from deixis import cli
-from deixis.vision.store import StoreWriter
-add = StoreWriter.add
-def add_or_stop(self, image_id, regions):
-    add(self, image_id, regions)
-    if len(self.image_ids) == 5:
-        os.killpg(0, signal.SIGINT)  # what a terminal does on Ctrl-C: to this process and to its workers
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
-    StoreWriter.add = add_or_stop
-    cli.main(sys.argv[1:])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups to send Ctrl-C to")
-def test_ctrl_c_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    images, store = tmp_path / "photos", tmp_path / "store"
-    images.mkdir()
-    for number in range(12):
-        photo(number).save(images / f"{number:02d}.png")
-    options = ["features", str(images), "-o", str(store), "--processes", "1", *OPTIONS]
-    process = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *options],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
-    assert process.returncode == 130
-    assert "5 images are safe in" in process.stderr
-    assert "Traceback" not in process.stderr
-    assert len(FeatureStore(store)) == 5
-    assert cli.run(options) == 0
-    assert "5 of 12 images were done before" in capsys.readouterr().err
-    assert sorted(FeatureStore(store)) == [f"{number:02d}.png" for number in range(12)]
