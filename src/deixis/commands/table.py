@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
+from deixis.commands.console import AsJson, Device, Quiet, Switch, Threads, print_json, stderr_console
 from deixis.errors import DeixisError, UsageError
 
 if TYPE_CHECKING:
     from deixis.training.loop import Talk
-
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 def table(
@@ -27,10 +25,10 @@ def table(
     rows: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (),
     only_report: Switch = False,
-    device: str = "auto",
-    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
-    threads: int = 0,
-    quiet: Switch = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    threads: Threads = 0,
+    quiet: Quiet = False,
 ) -> int:
     """Train and evaluate the missing runs of a comparison, and write its tables and charts.
 
@@ -47,20 +45,17 @@ def table(
         rows: do only these rows and the rows that they need; the tables show all kept runs.
         seeds: do only these seeds.
         only_report: write tables and charts from the kept runs, without data and training.
-        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
         as_json: write the numbers of the tables to stdout as JSON.
-        threads: threads of torch; 0: one for each core.
-        quiet: no progress and no messages.
     """
     from deixis.tables.describe import Run, read_experiment
     from deixis.tables.kept import read_kept
     from deixis.tables.report import write_report
     from deixis.tables.runs import Runner
 
-    talk = Console(stderr=True, quiet=quiet, highlight=False)
+    console = stderr_console(quiet)
 
     def say(text: str) -> None:
-        talk.print(text, markup=False, soft_wrap=True)
+        console.print(text, markup=False)
 
     experiment = read_experiment(folder)
     runs: list[Run] = []
@@ -78,14 +73,14 @@ def table(
         missing = [run for run in runs if run.name not in kept]
         minutes = sum(run.row.minutes for run in missing)
         say(f"{len(runs)} runs, {len(missing)} missing" + (f", about {minutes:.0f} core-minutes" if minutes else ""))
-        runner = Runner(experiment, data, work, stores(features), lambda name: watched(talk, name), say, device)
+        runner = Runner(experiment, data, work, stores(features), lambda name: watched(console, name), say, device)
         runner.run_all(runs)
-    with talk.status("resampling images and writing tables"):
+    with console.status("resampling images and writing tables"):
         found = write_report(experiment)
     for described, numbers in zip(experiment.tables, found, strict=True):
         say(f"{described.title}: {len(numbers['rows'])} rows, in {folder / described.text}")
     if as_json:
-        print(json.dumps({"tables": found}, indent=2))
+        print_json({"tables": found})
     kept = read_kept(experiment)
     if unfinished := [run.name for run in runs if run.name not in kept]:
         raise DeixisError(f"no result for {', '.join(unfinished)} (reasons above). Run the same command again.")
@@ -104,10 +99,10 @@ def stores(features: Sequence[str]) -> dict[str, Path]:
 
 
 @contextmanager
-def watched(talk: Console, title: str) -> Iterator[Talk]:
+def watched(console: Console, title: str) -> Iterator[Talk]:
     """Show a progress bar around the training of one run."""
     from deixis.commands.train import Bar
 
-    talk.print(title, markup=False)
-    with Bar(talk, title) as bar:
+    console.print(title, markup=False)
+    with Bar(console, title) as bar:
         yield bar.talk()
