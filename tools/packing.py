@@ -1,8 +1,8 @@
-"""What packing a model's weights costs: the run and its packed copies on the validation split.
+"""Measure the cost of packing weights: scores of a model and its packed copies on the validation split.
 
-    python experiments/flickr8k-entities/packing.py DATA STORE RUN [RUN ...]
+    python tools/packing.py DATA STORE RUN [RUN ...]
 
-Each RUN, a captioner or a fusion model, is packed as ``ship.py`` does it.
+Each RUN is a captioner or a fusion model, and is packed as by ``ship.py``.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ import torch
 from ship import shorten
 
 from deixis.data import load
-from deixis.evaluation.evaluate import caption_images, find_phrases
-from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.updown.model import Captioner
-from deixis.metrics.evaluate import Options, evaluate
+from deixis.evaluation.evaluate import evaluate_captions, evaluate_grounder
+from deixis.evaluation.split import SplitPhotos
+from deixis.metrics.evaluate import Evaluation
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference, read_reference
 from deixis.model_folder import Precision, pack_model
-from deixis.pipelines.load import load_model
+from deixis.pipelines.caption import CaptionOptions
+from deixis.pipelines.models import Models, is_captioner, load_captioner, load_grounder
 from deixis.vision.store import FeatureStore
 
 SHOWN = ("CIDEr", "accuracy", "mean_iou", "pointing")
 
 
-def answers(model: Captioner | AlbefGrounder, reference: Reference, store: FeatureStore) -> Predictions:
-    """The captions, or the places of phrases, of the validation photographs."""
-    if isinstance(model, Captioner):
-        return Predictions(Path("x"), "deixis", caption_images(model, reference.samples, store))
-    return Predictions(Path("x"), "deixis", phrases=find_phrases(model, reference.samples, store))
+def answers(folder: Path, reference: Reference, store: FeatureStore) -> tuple[Predictions, Evaluation]:
+    """Caption the validation photographs, or ground their phrases."""
+    photos = SplitPhotos(reference.samples, store)
+    if not is_captioner(folder):
+        return evaluate_grounder(load_grounder(folder), reference, photos)
+    found = evaluate_captions(Models(load_captioner(folder)), reference, photos, CaptionOptions(checks=()))
+    return found.predictions, found.evaluation
 
 
-def tell(name: str, folder: Path, reference: Reference, store: FeatureStore, before: Predictions | None) -> Predictions:
-    """Print one line; the answers."""
-    model = load_model(folder)
-    assert isinstance(model, Captioner | AlbefGrounder)
-    found = answers(model, reference, store)
-    metrics = ("captions",) if isinstance(model, Captioner) else ("phrases",)
-    scores = evaluate(found, reference, Options(metrics=metrics, missing="skip")).scores
-    line = ", ".join(f"{score.name} {100 * score.value:.2f}" for score in scores if score.name in SHOWN)
+def print_line(
+    name: str, folder: Path, reference: Reference, store: FeatureStore, before: Predictions | None
+) -> Predictions:
+    """Print scores, size and differences of one model; return its predictions."""
+    found, evaluation = answers(folder, reference, store)
+    line = ", ".join(f"{score.name} {100 * score.value:.2f}" for score in evaluation.scores if score.name in SHOWN)
     size = (folder / "weights.safetensors").stat().st_size
     print(f"{name:28} {size:>11,} bytes: {line}{'' if before is None else '; ' + same(before, found)}", flush=True)
     return found
 
 
 def same(before: Predictions, after: Predictions) -> str:
-    """How much of the answers has changed."""
+    """Describe how many predictions are the same."""
     if before.captions:
         kept = [after.captions[image].words == one.words for image, one in before.captions.items()]
         return f"{np.mean(kept):.1%} of the captions the same"
@@ -63,22 +63,22 @@ def same(before: Predictions, after: Predictions) -> str:
 
 
 def main(data: Path, store: FeatureStore, runs: list[Path]) -> None:
-    """The run, packed in half precision, in bytes, and in bytes with fewer word pieces."""
+    """Print lines for the model, and packed in half precision, as bytes, and as bytes with fewer word pieces."""
     torch.set_num_threads(1)
     reference = read_reference(data, "val")
     precisions: tuple[Precision, ...] = ("half", "int8")
     for run in runs:
-        before = tell(run.name, run, reference, store, None)
+        before = print_line(run.name, run, reference, store, None)
         with TemporaryDirectory() as place:
             for precision in precisions:
                 packed = Path(place) / precision
                 pack_model(run, packed, precision, {}, precision)
-                tell(f"{run.name}, {precision}", packed, reference, store, before)
-            if before.phrases:
+                print_line(f"{run.name}, {precision}", packed, reference, store, before)
+            if not before.captions:
                 few, packed = Path(place) / "few", Path(place) / "packed"
                 shorten(run, load(data, "train"), few)
                 pack_model(few, packed, "few", {}, "int8")
-                tell(f"{run.name}, int8, fewer pieces", packed, reference, store, before)
+                print_line(f"{run.name}, int8, fewer pieces", packed, reference, store, before)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Put a trained run into the package, under a name that ``--model`` takes.
+"""Copy a trained model into the package, under a name for ``--model``.
 
-    python experiments/flickr8k-entities/ship.py RUN NAME [half|int8]
+    python tools/ship.py RUN NAME [half|int8]
 
-The run must have been evaluated (deixis eval RUN --data DIR --split test): the model card tells its test figures, from
-the evaluation's own files, and ``metrics.json`` keeps them with their signatures. Weights are in half precision,
-those of a fusion model in bytes (int8), if nothing else is asked for; what that costs is in ``packing.txt``. A fusion
-model is also given a shorter list of word pieces: those of the training captions and of ImageNet's class names,
-letters, and BERT's most frequent ones.
+The run must have been evaluated (deixis eval RUN --data DIR --split test). The model card shows the test scores of
+that evaluation, and ``metrics.json`` keeps them with their signatures. By default, weights are stored in half
+precision, those of a fusion model as bytes (int8); ``experiments/flickr8k-entities/packing.txt`` shows the cost. A
+fusion model gets a shorter list of word pieces: those of the training captions and of ImageNet's class names, letters,
+and the most frequent ones of BERT.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deixis.errors import DeixisError
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.metrics.score import Score, load_scores
 from deixis.model_folder import Precision, pack_model, read_config
-from deixis.pipelines.load import KINDS, PACKAGE
+from deixis.pipelines.models import KINDS, PACKAGE
 from deixis.types import Json
 from deixis.vision.backbone import imagenet_classes
 
