@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from deixis.runs.recipes import AlbefRecipe, ReirRecipe, UpDownRecipe
+from deixis.methods.albef.recipes import AlbefRecipe
+from deixis.methods.reir.recipes import ReirRecipe
+from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.tables.describe import Experiment, read_experiment
-from deixis.tables.runs import _naming_data, _on_this_machine
-from deixis.training.recipe import PAIRS
+from deixis.tables.runs import _naming_data, _on_this_machine, is_kept
+from deixis.training.supervision import BOX_SCORES
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +28,9 @@ def test_everything_is_within_the_budget(experiment: Experiment) -> None:
 def test_captioners_have_equal_budgets_and_decoders(experiment: Experiment) -> None:
     recipes = [row.recipe for row in experiment.rows.values() if isinstance(row.recipe, UpDownRecipe)]
     assert len(recipes) == 16
-    told = [sum(phase.epochs for phase in r.phases if phase.objective != "self-critical") for r in recipes]
+    told = [sum(phase.epochs for phase in r.phases if phase.loss != "self-critical") for r in recipes]
     assert set(told) == {3}
-    assert {(r.model.words, r.model.hidden, r.model.attention, r.images, r.select) for r in recipes} == {
+    assert {(r.model.words, r.model.hidden, r.model.attention, r.batch_images, r.monitor) for r in recipes} == {
         (192, 256, 64, 16, "CIDEr")
     }
     assert sorted(r.model.branches for r in recipes) == [1] * 8 + [2, 3] + [4] * 5 + [5]
@@ -40,16 +42,22 @@ def test_captioners_have_equal_budgets_and_decoders(experiment: Experiment) -> N
 def test_no_box_teaches_or_chooses_but_where_it_is_said(experiment: Experiment) -> None:
     for name, row in experiment.rows.items():
         if row.recipe is not None and name != "amc":
-            assert row.recipe.supervision == PAIRS
+            assert not row.recipe.box_sources()
+            assert row.recipe.monitor not in BOX_SCORES
         if isinstance(row.recipe, ReirRecipe):
-            assert row.recipe.select == "AUC"
+            assert row.recipe.monitor == "AUC"
         if isinstance(row.recipe, AlbefRecipe):
-            assert row.recipe.select == "R@1"
+            assert row.recipe.monitor == "R@1"
     amc = experiment.rows["amc"].recipe
     assert isinstance(amc, AlbefRecipe)
     here = _on_this_machine(amc, Path("on/my/disk"))
     assert here == replace(amc, detections="on/my/disk/detections-coco80.json.gz")
     assert {**here.to_json(), **_naming_data(amc)} == amc.to_json()  # what is kept names no disk
+
+
+def test_the_kept_runs_fit_the_description(experiment: Experiment) -> None:
+    """They were made by version 0.1, whose recipes had other names."""
+    assert all(is_kept(experiment, run) for run in experiment.runs())
 
 
 def test_headline_rows_have_several_seeds(experiment: Experiment) -> None:

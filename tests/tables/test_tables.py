@@ -17,18 +17,19 @@ from deixis.lock import lock
 from deixis.metrics.phrases import REFER, baselines
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import mean_score, save_scores, write_json
-from deixis.runs.run import Given, Material
+from deixis.runs.run import InitFrom
 from deixis.tables import runs as running
 from deixis.tables.describe import Experiment, Run, read_experiment
 from deixis.tables.page import between_marks, cell
 from deixis.tables.report import RESAMPLES, read_kept, summarise, to_markdown, write_report
 from deixis.tables.runs import Bench, Unfinished, evaluate_without, is_kept, kept_folder
-from deixis.training.loop import Step, Talk
+from deixis.training.callbacks import Callbacks, Step
+from deixis.training.data import TrainingData
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
 DATA = Path("scenes:10")
-SIZES = "--model.words 8 --model.hidden 12 --model.attention 6 --phases.0.epochs 2 --images 5 --minimum 1"
+SIZES = "--model.words 8 --model.hidden 12 --model.attention 6 --phases.0.epochs 2 --batch-images 5 --min-count 1"
 TOML = f"""
 budget = 10
 
@@ -40,15 +41,15 @@ minutes = 1
 
 [rows.taught]
 title = "plain, taught"
-recipe = "updown+scan-small"
-options = "{SIZES}"
+recipe = "updown-small"
+options = "--teacher scan {SIZES}"
 teacher = "matcher"
 seeds = [0]
 minutes = 1.5
 
 [rows.matcher]
 recipe = "scan-small"
-options = "--model.words 8 --model.embed 8 --phases.0.epochs 1 --phases.1.epochs 1 --images 10 --minimum 1"
+options = "--model.words 8 --model.embed 8 --phases.0.epochs 1 --phases.1.epochs 1 --batch-images 10 --min-count 1"
 seeds = [0, 1]
 place = "best"
 minutes = 1
@@ -114,17 +115,17 @@ def test_a_toy_comparison(
     folder, work = tmp_path / "toy", tmp_path / "work"
     experiment = described(folder)
     (folder / "README.md").write_text("# Toy\n\nWhat we think of it.\n")
-    began: list[tuple[str, Given | None]] = []
+    began: list[tuple[str, InitFrom | None]] = []
     real = running.run_recipe
 
-    def impatient(recipe: Any, material: Material, out: Path, talk: Talk, given: Given | None) -> Path:
-        began.append((out.name, given))
+    def impatient(recipe: Any, data: TrainingData, out: Path, callbacks: Callbacks, init: InitFrom | None) -> Path:
+        began.append((out.name, init))
 
         def step(now: Step) -> None:
             if len(began) == 2 and now.step == 3:
                 raise KeyboardInterrupt
 
-        return real(recipe, material, out, replace(talk, step=step), given)
+        return real(recipe, data, out, replace(callbacks, step=step), init)
 
     monkeypatch.setattr(running, "run_recipe", impatient)
     args = ["table", str(folder), "--data", str(DATA), "--work", str(work), "--features", str(store), "--quiet"]
@@ -139,10 +140,11 @@ def test_a_toy_comparison(
     assert cli.run([*args, "--json"]) == 0
     # what others need comes first, and one seed after the other; `plain-vote` and `plain-found` train nothing
     assert [name for name, _ in began[2:]] == ["matcher-0", "taught-0", "plain-1", "matcher-1"]
-    assert dict(began)["taught-0"] == Given(teacher=work / "matcher-0")
+    assert dict(began)["taught-0"] == InitFrom(teacher=work / "matcher-0")
     lines = (folder / "runs" / "matcher-0" / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["epoch"] for line in lines] == [0, 1]
-    assert json.loads((folder / "runs" / "taught-0" / "recipe.json").read_text())["distil"]["teacher"] == "scan-small"
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2]
+    taught = json.loads((folder / "runs" / "taught-0" / "recipe.json").read_text())
+    assert (taught["name"], taught["distillation"]["teacher"]) == ("updown+scan-small", "scan-small")
     told = json.loads(capsys.readouterr().out)
     captioners, grounders = ({row["row"]: row for row in each["rows"]} for each in told["tables"])
     assert {name: row["seeds"] for name, row in captioners.items()} == {
@@ -214,7 +216,7 @@ def test_a_toy_comparison(
         Bench(experiment, DATA, work, {"default": other}).do(experiment.runs())
 
     changed = described(folder, TOML.replace("--phases.0.epochs 2", "--phases.0.epochs 3"))
-    with pytest.raises(DeixisError, match=r"recipe\.phases\.0\.epochs was different.*new name"):
+    with pytest.raises(DeixisError, match=r"recipe\.phases\.0\.epochs \(kept 2, asked 3\).*new name"):
         read_kept(changed)
 
 
@@ -316,7 +318,8 @@ recipe = "updown-small"
 seeds = [0, 1]
 [rows.b]
 title = "the other"
-recipe = "updown+pos-scan-small"
+recipe = "updown-small"
+options = "--teacher pos-scan"
 seeds = [0, 1]
 teacher = "m"
 [rows.c]
@@ -440,7 +443,7 @@ def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('"updown-small"', '"updwn-small"', r"the row 'plain': there is no recipe 'updwn-small'; did you mean updown"),
+        ('"updown-small"', '"updwn-small"', r"the row 'plain': there is no recipe 'updwn-small'. Did you mean updown"),
         ("--phases.0.epochs 2", "--phases.0.epoch 2", r"the row 'plain'.*no options of the recipe updown-small"),
         ('teacher = "matcher"', 'teacher = "nobody"', "needs the row 'nobody'"),
         ('teacher = "matcher"', 'teacher = "whole"', "trains none"),
@@ -470,7 +473,7 @@ def test_mistakes_are_told_before_anything_is_done(tmp_path: Path, old: str, new
 
 
 def test_a_finder_sees_what_the_captioner_sees(tmp_path: Path) -> None:
-    wide = TOML.replace('teacher = "matcher"\n', "").replace("updown+scan-small", "updown-small")
+    wide = TOML.replace('teacher = "matcher"\n', "").replace("--teacher scan ", "")
     wide = wide.replace('recipe = "scan-small"', 'recipe = "scan-small"\nfeatures = "wide"')
     with pytest.raises(DeixisError, match="'plain' and its finder 'matcher' see different features"):
         described(tmp_path / "toy", wide)
@@ -485,7 +488,7 @@ def test_runs_from_before_there_were_finders_are_still_good(tmp_path: Path) -> N
     del record["asked"]["finder"]
     file.write_text(json.dumps(record))
     assert is_kept(experiment, run)
-    with pytest.raises(DeixisError, match="finder was different"):
+    with pytest.raises(DeixisError, match=r"finder \(kept , asked matcher-0\)"):
         is_kept(experiment, Run(replace(run.row, finder="matcher"), 0))
 
 
@@ -499,7 +502,7 @@ def test_a_model_that_began_from_another_seed_is_another_model(tmp_path: Path) -
         keep_by_hand(one, Run(one.rows["taught"], seed), {"CIDEr": [0.0]})
     several = described(tmp_path / "toy", text)
     assert is_kept(several, Run(several.rows["taught"], 0))
-    with pytest.raises(DeixisError, match=r"taught-1 was made by another description \(given\.teacher was different"):
+    with pytest.raises(DeixisError, match=r"taught-1 was made from another description: given\.teacher"):
         is_kept(several, Run(several.rows["taught"], 1))
 
 

@@ -86,6 +86,7 @@ def eval(
     from deixis.methods.updown.model import Captioner
     from deixis.pipelines.load import PACKAGE, load_model, model_folder
     from deixis.pipelines.place import together
+    from deixis.training.supervision import read_supervision
     from deixis.vision.store import FeatureStore
 
     if threads:
@@ -106,12 +107,12 @@ def eval(
         else:
             predictions, result = evaluate_finder(loaded, reference, seen)
     home = Path("runs") / source.name if source.parent == PACKAGE else source
-    about = {"model": loaded.name, "supervision": supervision(source)}
+    about = {"model": loaded.name, "supervision": read_supervision(source)}
     folder = home / f"eval-{split}"
     if finder is not None and helper is not None:
         other = model_folder(finder)
         about |= {"model": together(loaded.name, helper), "finder": helper.name}
-        about["supervision"] = joint_supervision(about["supervision"], supervision(other))
+        about["supervision"] = joint_supervision(about["supervision"], read_supervision(other))
         folder = home / f"eval-{split}-{other.name}"
     folder = out or folder
     about |= {"predictions": str(folder), "data": reference.name, "split": reference.split}
@@ -151,14 +152,6 @@ def look(eyes: Eyes | None, reference: Reference, talk: Console) -> dict[str, Ph
         except (DeixisError, OSError) as error:
             talk.print(f"{sample.image_id} is left out: {error}", markup=False, soft_wrap=True)
     return seen
-
-
-def supervision(model: Path) -> str:
-    """What the model's recipe says it was shown in training."""
-    try:
-        return str(json.loads((model / "recipe.json").read_text(encoding="utf-8"))["supervision"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "unknown"
 
 
 def write(folder: Path, predictions: Predictions, result: Evaluation, about: Mapping[str, str]) -> None:

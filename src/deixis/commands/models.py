@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from deixis.commands.answers import answers
 from deixis.errors import DeixisError
 from deixis.pipelines.load import KINDS, PACKAGE, model_names
+from deixis.training.supervision import with_proposals
 from deixis.types import Json
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -90,8 +91,7 @@ def describe(folder: Path, model: str) -> Listed | None:
         model=model,
         kind=str(kind),
         recipe=str(recipe.get("name", "unknown")),
-        supervision=str(recipe.get("supervision", "unknown"))
-        + (f"; proposals: {boxes}" if boxes.startswith("boxes") else ""),
+        supervision=with_proposals(str(recipe.get("supervision", "unknown")), boxes),
         bytes=weights.stat().st_size if weights.is_file() else 0,
         split=split,
         scores={name: _value(score) for name, score in dict(metrics.get(split, {})).items()},

@@ -26,9 +26,11 @@ from deixis.metrics.error_analysis import SAID_KINDS
 from deixis.metrics.evaluate import ClassCount, Evaluation
 from deixis.metrics.score import Score, load_scores
 from deixis.photographs import Photographs
+from deixis.runs.renamed import current_fields
 from deixis.show.drawing import data_url
 from deixis.show.page import Shown
 from deixis.show.report import Evaluated, Run, report_page
+from deixis.training.log import best_epoch, current_line
 from deixis.types import GroundedCaption, Grounding, Json
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -104,15 +106,17 @@ def read_run(run: Path) -> Run:
     if not run.is_dir():
         raise DeixisError(f"{run} is not a folder; name the one that 'deixis train' made.")
     recipe = _json_object(run / "recipe.json")
+    shown = current_fields(recipe) | {name: recipe[name] for name in ("supervision",) if name in recipe}
     log = list(_records(run / "log.jsonl"))
     bad = next((line for line in log if not isinstance(line.get("epoch"), int)), None)
     if bad is not None:
         raise BadFile(run / "log.jsonl", 'a line without a whole number as "epoch"')
+    metrics = _json_object(run / "metrics.json")
     folders = [path.parent for path in run.glob("eval-*/scores.json")]
     folders.sort(key=lambda folder: (folder.name != "eval-test", folder.name))
     evaluated = [read_evaluation(folder) for folder in folders]
     name = str(recipe.get("name") or run.resolve().name)
-    return Run(name, recipe, log, _json_object(run / "metrics.json"), evaluated)
+    return Run(name, shown, [current_line(line) for line in log], best_epoch(metrics), evaluated)
 
 
 def read_evaluation(folder: Path) -> Evaluated:

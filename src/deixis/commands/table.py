@@ -14,7 +14,7 @@ from rich.console import Console
 from deixis.errors import DeixisError, UsageError
 
 if TYPE_CHECKING:
-    from deixis.training.loop import Talk
+    from deixis.training.callbacks import Callbacks
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -104,10 +104,10 @@ def stores(features: Sequence[str]) -> dict[str, Path]:
 
 
 @contextmanager
-def watched(talk: Console, title: str) -> Iterator[Talk]:
+def watched(talk: Console, title: str) -> Iterator[Callbacks]:
     """A progress bar around the training of one run."""
-    from deixis.commands.train import Bar
+    from deixis.commands.training_progress import TrainingProgress
 
     talk.print(title, markup=False)
-    with Bar(talk, title) as bar:
-        yield bar.talk()
+    with TrainingProgress(talk, title) as progress:
+        yield progress.callbacks()

@@ -39,8 +39,8 @@ class Run:
 
     name: str
     recipe: Json = field(default_factory=dict)
-    log: Sequence[Json] = ()  # a record for each epoch, with "losses" and "scores"
-    metrics: Json = field(default_factory=dict)  # of the epoch that was kept
+    log: Sequence[Json] = ()  # a record for each epoch, with "epoch" (from 1), "losses" and "scores"
+    best_epoch: int | None = None  # the epoch (from 1) whose weights were kept
     evaluated: Sequence[Evaluated] = ()
     shown: Sequence[page.Shown] = ()  # the captions of one split
     lists: Mapping[str, Sequence[int]] = field(default_factory=dict)  # "worst" -> which of them, in order
@@ -53,7 +53,7 @@ def report_page(run: Run) -> str:
     about += [f"seed {run.recipe['seed']}"] if "seed" in run.recipe else []
     sections: dict[str, str] = {}
     if run.log:
-        sections["Learning"] = learning_curves(run.log, run.metrics.get("epoch"))
+        sections["Learning"] = learning_curves(run.log, run.best_epoch)
     for number, each in enumerate(run.evaluated):
         tables = _folded("every score with its protocol", score_page.score_tables(each.scores))
         rest = score_page.score_charts(each.scores, each.classes) + tables
@@ -106,8 +106,7 @@ def _folded(summary: str, inside: str) -> str:
 
 
 def _epoch(record: Mapping[str, Any]) -> int:
-    """Counted from 1, as people do."""
-    return int(record["epoch"]) + 1
+    return int(record["epoch"])
 
 
 def _kept(record: Mapping[str, Any], kept: int | None) -> bool:

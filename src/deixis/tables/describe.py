@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
@@ -10,15 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import tyro
-
 from deixis.errors import DeixisError
+from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.metrics.evaluate import group_of
-from deixis.runs.recipes import Recipe, UpDownRecipe, find
+from deixis.runs import renamed
+from deixis.runs.options import changed_recipe
+from deixis.runs.recipes import find_recipe
+from deixis.training.recipe import Recipe
 from deixis.types import HeatPlace, Json, Place
 
 FILE = "table.toml"
-ROLES = ("start", "teacher", "judge")  # what a recipe may be given of other rows
+ROLES = ("init-from", "teacher", "reward-model")  # models of other rows that a recipe starts from or learns with
 Without = Literal["whole-image", "best-proposal"]
 Better = Literal["more", "less", ""]
 
@@ -129,7 +132,7 @@ class Experiment:
         Other rows are named with their seeds: a model that began from another seed's is another model.
         """
         row = run.row
-        recipe = None if run.recipe is None else run.recipe.to_json()
+        recipe = None if run.recipe is None else described(run.recipe)
         finder = self.model_for(run, row.finder).name if row.finder else ""
         given = {role: self.model_for(run, other).name for role, other in row.given}
         about = {"recipe": recipe, "from": row.source, "finder": finder, "without": row.without}
@@ -161,6 +164,13 @@ class Experiment:
         for name in names:
             visit(name)
         return list(done)
+
+
+def described(recipe: Recipe) -> Json:
+    """The fields of a recipe that decide on its result, as JSON; ``paper`` is a text about it."""
+    fields: Json = json.loads(json.dumps(recipe.to_json()))
+    del fields["paper"]
+    return fields
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -198,7 +208,9 @@ def read_experiment(folder: Path) -> Experiment:
 def changed(recipe: Recipe, options: str, where: str) -> Recipe:
     """The recipe with options written as for 'deixis train'."""
     try:
-        return tyro.cli(type(recipe), default=recipe, args=shlex.split(options), console_outputs=False)
+        return changed_recipe(recipe, shlex.split(options))
+    except DeixisError as error:
+        raise DeixisError(f"{where}: {error}") from None
     except (SystemExit, ValueError) as error:
         reason = f" ({error})" if isinstance(error, ValueError) else ""
         raise DeixisError(
@@ -256,11 +268,14 @@ def _row(record: _Record, name: str) -> Row:
     recipe = None
     if recipe_name:
         try:
-            recipe = find(recipe_name)
+            recipe = find_recipe(recipe_name)
         except DeixisError as error:
             raise DeixisError(f"{record.where}: {error}") from None
         if options:
             recipe = changed(recipe, options, record.where)
+    for old, new in renamed.ROLES.items():
+        if old in record.fields:
+            raise DeixisError(f"{record.where}: '{old}' is now '{new}'. Use the new name.")
     row = Row(
         name,
         title=record.take("title", str, name),

@@ -16,7 +16,7 @@ from deixis.show.draw import PALETTE
 from deixis.tables.describe import Column, Experiment, Row, Run, Table
 from deixis.tables.page import between_marks, cell, markdown
 from deixis.tables.runs import is_kept, kept_folder
-from deixis.training.recipe import PAIRS
+from deixis.training.supervision import PAIRS, with_proposals
 from deixis.types import Json
 
 LEVEL = 0.05
@@ -138,8 +138,7 @@ def supervision(about: Json) -> str:
     """What a run was shown besides pixels, in few words; boxes behind the proposals are named too."""
     shown = str(about["supervision"])
     shown = "captions" if shown == PAIRS else shown.replace("photographs with captions", "captions")
-    behind = str(about["proposals"])
-    return shown if behind == "none" else f"{shown}; proposals: {behind}"
+    return with_proposals(shown, str(about["proposals"]))
 
 
 def _compared(line: Line, first: Sequence[Kept], own: Sequence[Kept], resamples: int) -> Line:

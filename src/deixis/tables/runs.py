@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from deixis.data.reading import read_json
+from deixis.differences import differences
 from deixis.errors import DeixisError
 from deixis.evaluation.evaluate import evaluate_captioner, evaluate_finder, joint_supervision, set_place
 from deixis.lock import lock
@@ -28,10 +29,13 @@ from deixis.metrics.phrases import FLICKR30K, REFER, overlaps
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores, write_json
 from deixis.pipelines.load import load_finder, load_model
-from deixis.runs.recipes import Recipe
-from deixis.runs.run import Given, Material, run_recipe
-from deixis.tables.describe import FILE, Experiment, Run, Without
-from deixis.training.loop import Scores, Talk
+from deixis.runs import renamed
+from deixis.runs.recipes import read_recipe
+from deixis.runs.run import InitFrom, run_recipe
+from deixis.tables.describe import FILE, Experiment, Run, Without, described
+from deixis.training.callbacks import Callbacks
+from deixis.training.data import TrainingData
+from deixis.training.recipe import Recipe
 from deixis.types import Box, Grounding, Json, Regions
 from deixis.vision.store import FeatureStore
 
@@ -43,7 +47,7 @@ LATER = {"finder": ""}
 
 PATIENCE = 5.0  # seconds between two looks at what other processes have finished
 
-Watch = Callable[[str], AbstractContextManager[Talk]]  # title of a run -> whom its training tells how it goes
+Watch = Callable[[str], AbstractContextManager[Callbacks]]  # title of a run -> whom its training tells how it goes
 
 
 class Unfinished(DeixisError):
@@ -66,9 +70,9 @@ def is_kept(experiment: Experiment, run: Run) -> bool:
 
 
 @contextmanager
-def silent(title: str) -> Iterator[Talk]:
+def silent(title: str) -> Iterator[Callbacks]:
     """A training that tells nobody anything."""
-    yield Talk()
+    yield Callbacks()
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +88,7 @@ class Bench:
     device: str = "auto"  # of evaluation
     # what was read before
     _opened: dict[str, FeatureStore] = field(default_factory=dict, init=False)
-    _materials: dict[str, Material] = field(default_factory=dict, init=False)
+    _training_data: dict[str, TrainingData] = field(default_factory=dict, init=False)
     _references: dict[str, Reference] = field(default_factory=dict, init=False)
 
     def do(self, runs: Sequence[Run], wait: Callable[[], None] = lambda: time.sleep(PATIENCE)) -> list[Run]:
@@ -182,23 +186,24 @@ class Bench:
         clock = _Clock(folder / "table.json", {**experiment.asked(run), "extractor": extractor})
         if clock.finished:
             return
-        given = Given(**{role: self.model(experiment.model_for(run, row)) for role, row in run.row.given})
-        with clock, self.watch(run.name) as talk:
+        given = {role: self.model(experiment.model_for(run, row)) for role, row in run.row.given}
+        init = InitFrom(given.get("init-from"), given.get("teacher"), given.get("reward-model"))
+        with clock, self.watch(run.name) as callbacks:
 
-            def validated(epoch: int, scores: Scores, best: bool) -> None:
-                talk.validated(epoch, scores, best)
+            def validated(epoch: int, scores: Mapping[str, float], best: bool) -> None:
+                callbacks.validated(epoch, scores, best)
                 clock.write()
 
-            told = replace(talk, validated=validated)
-            run_recipe(_on_this_machine(recipe, self.data), self.material(run.row.features), folder, told, given)
+            timed = replace(callbacks, validated=validated)
+            run_recipe(_on_this_machine(recipe, self.data), self.training_data(run.row.features), folder, timed, init)
         clock.write(finished=True)
 
-    def material(self, features: str) -> Material:
-        """What rows with these features are trained on."""
-        if features not in self._materials:
+    def training_data(self, features: str) -> TrainingData:
+        """The data that rows with these features are trained on."""
+        if features not in self._training_data:
             splits = self.experiment.train, self.experiment.choose
-            self._materials[features] = Material.from_folder(self.data, self.store(features), *splits)
-        return self._materials[features]
+            self._training_data[features] = TrainingData.from_folder(self.data, self.store(features), *splits)
+        return self._training_data[features]
 
     def store(self, features: str) -> FeatureStore:
         """The feature store of that name."""
@@ -330,25 +335,18 @@ def _on_this_machine(recipe: Recipe, data: Path) -> Recipe:
     return replace(recipe, **{name: text.replace(DATA, str(data)) for name, text in _naming_data(recipe).items()})
 
 
-def _refuse_other(folder: Path, before: Json, now: Json) -> None:
-    """Refuse to go on with, or to report, a run that was made by another description.
-
-    A field of a recipe that was not there before has the value now that means the same.
-    """
-    apart = list(_differences({**LATER, **before}, json.loads(json.dumps(now))))
-    if apart:
+def _refuse_other(folder: Path, kept: Json, asked: Json) -> None:
+    """Refuse to resume, or to report, a run whose description differs from the one in ``table.toml``."""
+    differing = differences(_current(kept), asked)
+    if differing:
         raise DeixisError(
-            f"{folder} was made by another description ({', '.join(apart)} was different); "
-            "give the row a new name, or delete the folder to make it anew."
+            f"{folder} was made from another description: {', '.join(differing)}. "
+            "Give the row a new name, or delete the folder to train it again."
         )
 
 
-def _differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for name in before:
-            yield from _differences(before[name], now.get(name), f"{where}.{name}" if where else name)
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for number, (old, new) in enumerate(zip(before, now, strict=True)):
-            yield from _differences(old, new, f"{where}.{number}")
-    elif before != now:
-        yield where
+def _current(kept: Json) -> Json:
+    """A kept description under the present names; fields of a recipe that were added later have their defaults."""
+    recipe = None if kept["recipe"] is None else described(read_recipe(kept["recipe"] | {"paper": ""}))
+    given = {renamed.ROLES.get(role, role): run for role, run in kept["given"].items()}
+    return {**LATER, **kept, "recipe": recipe, "given": given}

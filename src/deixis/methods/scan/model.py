@@ -21,6 +21,7 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
 from deixis.errors import DeixisError
+from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
@@ -126,7 +127,7 @@ class ScanGrounder:
         """Word ids and which of them count, both ``[C, T]``, as the matcher reads them and where it does."""
         count = self.matcher.config.count
         ids = [self.vocabulary.encode(grammar.tokens) for grammar in parses]
-        counts = [with_ends(counting(grammar, count, self.vocabulary), count) for grammar in parses]
+        counts = [with_ends(mark_words(grammar, count, self.vocabulary), count) for grammar in parses]
         return pad_words(ids, counts, device_of(self.matcher))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
@@ -155,17 +156,6 @@ class ScanGrounder:
 
 
 # Words and regions --------------------------------------------------------------------------------------------------
-
-
-def counting(grammar: Parse, count: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
-    """Which tokens count in the score, for :attr:`ScanConfig.count`.
-
-    A word that is not in the vocabulary says nothing of what it names, and counts only where all words do.
-    """
-    if count == "all":
-        return (True,) * len(grammar)
-    wanted = grammar.nouns if count == "nouns" else [tag in count.split("+") for tag in grammar.pos]
-    return tuple(want and token in vocabulary for want, token in zip(wanted, grammar.tokens, strict=True))
 
 
 def with_ends(counts: Sequence[bool], count: str) -> list[bool]:
