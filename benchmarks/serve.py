@@ -41,7 +41,7 @@ def tiny_captioner(folder: Path) -> None:
     width = eyes.extract(np.zeros((48, 64, 3), dtype=np.uint8)).features.shape[1]
     vocabulary = Vocabulary.build([["a", "dog", "runs", "after", "red", "ball"]], minimum=1)
     decoder = Decoder(DecoderConfig(len(vocabulary), width, words=32, hidden=64, attention=32, branches=2))
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     Captioner(decoder, vocabulary, extractor, "tiny", Style(max_words=10, min_words=10)).save_pretrained(folder)
 
 

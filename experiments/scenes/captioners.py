@@ -27,11 +27,11 @@ from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, SupervisedConfig, UpDownRecipe
 from deixis.metrics.evaluate import Options
+from deixis.model_folder import read_supervision
 from deixis.runs.run import run_recipe
 from deixis.show.drawing import Drawing, stack
 from deixis.show.panels import draw_branches
 from deixis.training.recipe import BOXES, Phase, Schedule
-from deixis.training.supervision import read_supervision
 
 WIDTH = 128  # of the whitened region features
 EPOCHS = (3, 3)  # of rows with two phases; the others have their sum

@@ -35,10 +35,10 @@ from deixis.methods.albef.train import Looking, Validation
 from deixis.methods.albef.vit import whiten
 from deixis.metrics.phrases import PhraseReference, baselines, phrase_scores
 from deixis.metrics.references import phrase_references
+from deixis.model_folder import read_supervision
 from deixis.runs.run import InitFrom, run_recipe
 from deixis.training.data import TrainingData
 from deixis.training.recipe import Phase, Schedule
-from deixis.training.supervision import read_supervision
 from deixis.types import Grounding
 from deixis.vision.extractor import extractor_name, named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
@@ -88,7 +88,7 @@ def grids(work: Path, talk: Console) -> Scenes:
         splits = [make_scenes(count, 0, name) for name, count in counts]
     eyes = named_extractor("efficientnet-lite2@288", "grid", grid=10)
     path = work / "grids.store"
-    with StoreWriter(path, Contents(eyes.name, eyes.describe(), {"grid": eyes.grid})) as writer:
+    with StoreWriter(path, Contents(eyes.name, eyes.description, {"grid": eyes.grid})) as writer:
         missing = [s for dataset in splits for s in dataset if s.image_id not in writer.image_ids]
         for sample in track(missing, "looking", console=talk, transient=True, disable=not talk.is_terminal):
             regions = eyes.extract(sample.open(), image_id=sample.image_id)

@@ -27,9 +27,9 @@ from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.recipes import REIR_RECIPES, ReirRecipe
 from deixis.methods.reir.train import Validation
 from deixis.metrics.phrases import FLICKR30K, baselines, phrase_scores
+from deixis.model_folder import read_supervision
 from deixis.runs.run import run_recipe
 from deixis.training.recipe import Phase, Schedule
-from deixis.training.supervision import read_supervision
 from deixis.types import Place
 
 TRAINING, VALIDATION, TEST = 500, 60, 200

@@ -26,7 +26,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     decoder = Decoder(DecoderConfig(len(vocabulary), width, words=8, hidden=12, attention=6, branches=2))
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     captioner = Captioner(decoder, vocabulary, extractor, "small", Style(max_words=6, min_words=3))
     folder = tmp_path_factory.mktemp("models") / "small"
     metrics = {"epoch": 2, "validation": {"CIDEr": 0.5, "F1_all": 0.02}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import load_captioner
 from PIL import Image, ImageDraw
 
 from deixis import GroundedCaption
@@ -13,7 +14,6 @@ from deixis.methods.updown.model import Captioner, Style
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.pipelines import information_gain as confidence
 from deixis.pipelines.information_gain import SURE, Confidence, blanks
-from deixis.pipelines.load import load_captioner
 from deixis.vision.extractor import named_extractor
 
 
@@ -23,7 +23,7 @@ def small(style: Style) -> Captioner:
     vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     decoder = Decoder(DecoderConfig(len(vocabulary), width, words=8, hidden=12, attention=6, branches=2))
-    return Captioner(decoder, vocabulary, {"name": eyes.name, "description": eyes.describe()}, "small", style)
+    return Captioner(decoder, vocabulary, eyes.to_json(), "small", style)
 
 
 @pytest.mark.parametrize("style", [Style(max_words=4, min_words=4), Style(max_words=12, min_words=2)])

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import PACKAGE, load_finder, load_model, model_folder, model_names
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -27,7 +28,6 @@ from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.metrics.score import mean_score, save_scores
 from deixis.model_folder import Precision, pack_model, read_model, write_model
 from deixis.pipelines import load as pretrained
-from deixis.pipelines.load import PACKAGE, load_finder, load_model, model_folder, model_names
 from deixis.vision.extractor import named_extractor
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "flickr8k-entities"))
@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     recipe = {"name": "a-recipe", "paper": "A Paper", "seed": 3, "supervision": "photographs with captions, no boxes"}
     metrics = {"epoch": 2, "validation": {"CIDEr": 0.5}}
-    Captioner(decoder, vocabulary, {"name": eyes.name, "description": eyes.describe()}, "old").save_pretrained(
+    Captioner(decoder, vocabulary, eyes.to_json(), "old").save_pretrained(
         folder, {"recipe.json": json.dumps(recipe), "metrics.json": json.dumps(metrics)}
     )
     return folder
@@ -207,7 +207,7 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
     run = tmp_path / "run"
     texts = {"recipe.json": json.dumps({"name": "r", "paper": "p", "seed": 0, "supervision": "captions"})}
     texts["metrics.json"] = json.dumps({"epoch": 1, "validation": {}})
-    pointer = AlbefGrounder(network, pieces, {"name": eyes.name, "description": eyes.describe()}, "run")
+    pointer = AlbefGrounder(network, pieces, eyes.to_json(), "run")
     pointer.save_pretrained(run, texts)
     (run / "eval-test").mkdir()
     about = {"data": "flickr30k_entities", "reference": str(tmp_path)}

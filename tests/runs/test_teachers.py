@@ -30,9 +30,7 @@ def data() -> TrainingData:
     eyes = named_extractor("tiny", "grid")
     samples = [make_scene(0, i, size=96) for i in range(8)]
     regions = {s.image_id: eyes.extract(s.open()) for s in samples}
-    return TrainingData(
-        samples[:6], samples[6:], regions, {"name": eyes.name, "description": eyes.describe()}, "scenes"
-    )
+    return TrainingData(samples[:6], samples[6:], regions, eyes.to_json(), "scenes")
 
 
 @pytest.fixture(scope="module")

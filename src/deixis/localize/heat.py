@@ -8,27 +8,27 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis import boxes as geometry
-from deixis.types import HeatMap, Point, Regions
+from deixis.types import Box, HeatMap, Point, Regions
 
 Floats = npt.NDArray[np.floating]
 
 
-def heat_map(weights: Floats, regions: Regions, cells: int = 32) -> HeatMap:
-    """The weights ``[N]`` of the regions summed where they lie: a cell has a region's weight times what it covers."""
-    down, across = _covers(regions, cells, cells)
-    return HeatMap((weights[:, None] * down).T @ across, regions.size)
+def heat_map(weights: Floats, boxes: Floats, size: tuple[int, int], cells: int = 32) -> HeatMap:
+    """Sum the weights ``[N]`` of boxes ``[N, 4]`` over a grid: a cell gets a box's weight times the share it covers."""
+    down, across = _covers(boxes, size, cells, cells)
+    return HeatMap((weights[:, None] * down).T @ across, size)
 
 
 def heat_inside(maps: Floats, regions: Regions) -> Floats:
     """The heat of each map ``[P, H, W]`` inside each region ``[P, N]``: a cell counts by what the region covers."""
-    down, across = _covers(regions, *maps.shape[1:])
+    down, across = _covers(regions.boxes, regions.size, *maps.shape[1:])
     return np.einsum("phn,nh->pn", maps @ across.T, down)
 
 
-def _covers(regions: Regions, rows: int, columns: int) -> tuple[Floats, Floats]:
-    """What each region covers of each row ``[N, rows]`` and of each column ``[N, columns]`` of a grid."""
-    x1, y1, x2, y2 = np.asarray(regions.boxes, dtype=np.float64).T[:, :, None]
-    return _covered(y1, y2, regions.size[1], rows), _covered(x1, x2, regions.size[0], columns)
+def _covers(boxes: Floats, size: tuple[int, int], rows: int, columns: int) -> tuple[Floats, Floats]:
+    """Return the share that each box covers of each row ``[N, rows]`` and each column ``[N, columns]`` of a grid."""
+    x1, y1, x2, y2 = np.asarray(boxes, dtype=np.float64).T[:, :, None]
+    return _covered(y1, y2, size[1], rows), _covered(x1, x2, size[0], columns)
 
 
 def _covered(low: Floats, high: Floats, length: int, cells: int) -> Floats:
@@ -90,3 +90,16 @@ DETECTED = BoxRules(BoxRule(0.2, 0.6, 0.3, 0.4), BoxRule(0.0, 0.3, 0.0), BoxRule
 
 PROPOSED = BoxRules(BoxRule(0.1, 0.3, 0.0), BoxRule(0.1, 0.3, 0.0), BoxRule(0.0, 0.2, 0.0))
 """For boxes of other proposers. All were chosen on validation photographs (experiments/flickr8k-entities/boxes.py)."""
+
+
+def point_in_box(heat: HeatMap, box: Box, preferred: Point) -> Point:
+    """Return ``preferred`` if it lies in the box; else the centre of the hottest cell in the box, else its centre."""
+    if box[0] <= preferred[0] <= box[2] and box[1] <= preferred[1] <= box[3]:
+        return preferred
+    rows, columns = heat.grid.shape
+    x, y = (np.arange(columns) + 0.5) * heat.size[0] / columns, (np.arange(rows) + 0.5) * heat.size[1] / rows
+    inside = ((box[1] <= y) & (y <= box[3]))[:, None] & ((box[0] <= x) & (x <= box[2]))
+    if not inside.any():
+        return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    row, column = np.unravel_index(int(np.where(inside, heat.grid, -np.inf).argmax()), inside.shape)
+    return float(x[column]), float(y[row])

@@ -37,7 +37,7 @@ def chosen(regions: Regions, attention: npt.NDArray[np.floating], place: Place =
 
     ``detector`` tells that their scores are those of a detector.
     """
-    if place == "best":
+    if place == "attention":
         return int(attention.argmax())
     boxes = np.asarray(regions.boxes, dtype=np.float64)
     if regions.frames is not None:  # regions of different frames have nothing in common

@@ -42,10 +42,10 @@ class TranslatedMatcher:
     """
 
     def __init__(self, grounder: ScanGrounder, vocabulary: Vocabulary, parses: Sequence[Parse]) -> None:
-        self.matcher = grounder.matcher.requires_grad_(False)
+        self.matcher = grounder.network.requires_grad_(False)
         self.ids = torch.tensor([grounder.vocabulary.id(word) for word in vocabulary.words])
         self.counts: Tensor | None = None  # [V]; None: all words
-        count = grounder.matcher.config.count
+        count = grounder.network.config.count
         if count != "all":
             counted = noun_table(parses, vocabulary, lambda each: mark_words(each, count, grounder.vocabulary))
             self.counts = torch.tensor(counted)
@@ -137,12 +137,12 @@ def load_or_train(
         train_scan(replace(recipe, seed=seed), data, place, Callbacks(step=callbacks.step))
         folder = place
     grounder = ScanGrounder.from_pretrained(folder)
-    if grounder.eyes.name != data.extractor["name"]:
+    if grounder.extractor.name != data.extractor["name"]:
         raise DeixisError(
-            f"{folder} expects features from extractor {grounder.eyes.name}, but the data has features from "
+            f"{folder} expects features from extractor {grounder.extractor.name}, but the data has features from "
             f"{data.extractor['name']}. Choose a matcher trained on these features, or name a recipe to train one."
         )
-    count = grounder.matcher.config.count
+    count = grounder.network.config.count
     if count != recipe.model.count:
         raise DeixisError(
             f"{folder}: {count} words count in its score, but {recipe.model.count} words in that of the recipe {name}. "

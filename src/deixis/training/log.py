@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deixis.files import write_atomic
+
 if TYPE_CHECKING:  # a log can be read without torch
     from deixis.training.types import Line
 
@@ -47,7 +49,7 @@ def cut_log(run: Path, step: int) -> None:
         lines = [line for each in text.splitlines() if (line := _parsed(each)) is not None and line["step"] <= step]
         kept = "".join(json.dumps(line) + "\n" for line in lines)
         if kept != text:
-            path.write_text(kept, encoding="utf-8")
+            write_atomic(path, kept)
 
 
 def _parsed(text: str) -> Line | None:

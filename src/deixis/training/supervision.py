@@ -5,17 +5,16 @@ The text is derived from what a run used, written into the model card and into `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deixis.model_folder import read_supervision
 from deixis.training.data import TrainingData
 from deixis.training.recipe import Recipe
 
 CAPTIONS = "photographs with captions"
 PAIRS = f"{CAPTIONS}, no boxes"
-UNKNOWN = "unknown"
 
 BOX_SCORES = frozenset({"accuracy", "mean_iou", "pointing", "F1_all", "F1_loc"})
 """Validation scores that are computed with boxes of the validation set."""
@@ -58,11 +57,3 @@ def with_proposals(supervision: str, proposals: str) -> str:
     if not proposals.startswith("boxes") or _PROPOSALS in supervision:
         return supervision
     return f"{supervision}{_PROPOSALS}{proposals}"
-
-
-def read_supervision(model: Path) -> str:
-    """The supervision that ``recipe.json`` of a model states; "unknown" for a published checkpoint."""
-    try:
-        return str(json.loads((model / "recipe.json").read_text(encoding="utf-8"))["supervision"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return UNKNOWN

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import load_finder
 from PIL import Image
 
 from deixis import DeixisError, cli
@@ -16,7 +17,6 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.localize.heat import hottest
 from deixis.methods.reir.model import ReirGrounder, alone
 from deixis.methods.reir.network import Matched, ReirConfig, ReirNet
-from deixis.pipelines.load import load_finder
 from deixis.vision.extractor import named_extractor
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on", "the"]], minimum=1)
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     torch.manual_seed(0)
     sizes = {"words": 6, "width": 8, "hidden": 8, "names": "none"}
     refiner = ReirNet(ReirConfig(vocabulary=len(VOCABULARY), features=features, **sizes))
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     ReirGrounder(refiner, VOCABULARY, extractor, "a name", Calibration(0.5, 0.25)).save_pretrained(root / "model")
     return root / "model", root / "photo.png"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import check_caption
 from PIL import Image
 
 from deixis import DeixisError, Phrase, Regions
@@ -18,7 +19,6 @@ from deixis.localize.heat import heat_map, hottest
 from deixis.localize.votes import chosen
 from deixis.methods.scan.model import Placing, ScanGrounder, place
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.pipelines.load import check_caption
 from deixis.types import HeatMap
 from deixis.vision.extractor import named_extractor
 
@@ -34,7 +34,7 @@ def aligner() -> ScanGrounder:
     config = ScanConfig(len(VOCABULARY), width, words=8, embed=12, count="nouns")
     matcher = ScanNet(config)
     torch.nn.init.normal_(matcher.embed.weight)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     return ScanGrounder(matcher, VOCABULARY, extractor, "test", Calibration(slope=3.0, offset=0.1), Placing("best"))
 
 

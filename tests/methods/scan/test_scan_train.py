@@ -45,7 +45,7 @@ def world(n: int, seed: int = 0) -> tuple[list[Sample], dict[str, Regions]]:
 def training_data(training_images: int = 60) -> TrainingData:
     training, seen = world(training_images)
     validation, more = world(12, seed=1)
-    extractor = {"name": EYES.name, "description": EYES.describe()}
+    extractor = EYES.to_json()
     return TrainingData(training, validation, seen | more, extractor, "a made world")
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from deixis import DeixisError, Regions
 from deixis import boxes as geometry
+from deixis.files import TMP_PREFIX
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.updown.decode import Sentences
 from deixis.methods.updown.model import Captioner, Style, ground_word
@@ -26,7 +27,7 @@ def captioner() -> Captioner:
     eyes = named_extractor("tiny", "grid")
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     config = DecoderConfig(len(VOCABULARY), width, words=8, hidden=12, attention=6, branches=2)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     return Captioner(Decoder(config), VOCABULARY, extractor, "test", Style(max_words=6, min_words=3))
 
 
@@ -116,7 +117,7 @@ def test_a_folder_comes_back(captioner: Captioner, tmp_path: Path) -> None:
     assert again.caption(photo()) == captioner.caption(photo())
     assert again.style == captioner.style
     assert (tmp_path / "README.md").read_text() == "a card"
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(f"{TMP_PREFIX}*"))
 
 
 def test_beam_search_is_a_matter_of_style(captioner: Captioner) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from deixis.calibration import Calibration, fit
 from deixis.data import Sample
+from deixis.language.parse import parse
 from deixis.methods.albef.model import AlbefGrounder, Presence
 from deixis.methods.reir.train import descriptions
-from deixis.vision.eyes import Photo
 
-Evidence = Callable[[Photo, Sequence[str]], Sequence[float]]
+Evidence = Callable[[Any, Sequence[str]], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Told:
         return fit(self.present, self.absent)
 
 
-def evidence(samples: Sequence[Sample], photo: Callable[[str], Photo], find: Evidence) -> tuple[Told, Told]:
+def evidence(samples: Sequence[Sample], photo: Callable[[str], Any], find: Evidence) -> tuple[Told, Told]:
     """The evidence that ``find`` has for phrases, and for whole captions; boxes are not asked.
 
     What is absent are the texts of the next photograph; a phrase only if nobody says its last word of this one.
@@ -47,7 +48,14 @@ def evidence(samples: Sequence[Sample], photo: Callable[[str], Photo], find: Evi
     return of_phrases, of_captions
 
 
-def calibrate(pointer: AlbefGrounder, samples: Sequence[Sample], photo: Callable[[str], Photo]) -> Presence:
+def calibrate(pointer: AlbefGrounder, samples: Sequence[Sample], photo: Callable[[str], Any]) -> Presence:
     """The curves that make chances of what a pointer finds, from samples that it was not trained on."""
-    phrases, captions = evidence(samples, photo, pointer.evidence)
+
+    def find(image: Any, texts: Sequence[str]) -> list[float]:
+        (encoded,) = pointer.encode([image])
+        parses = parse(texts, quiet=True)
+        asked = [replace(one.phrase(0, len(one)), text=text) for text, one in zip(texts, parses, strict=True)]
+        return pointer.pair_evidence(encoded, asked)
+
+    phrases, captions = evidence(samples, photo, find)
     return Presence(phrases.curve(), captions.curve())

@@ -42,7 +42,9 @@ class ReirConfig:
     graph: Literal["attention", "uniform", "none"] = "attention"  # VOGN; "uniform": without the weights of Eq. 7
     similarity: Literal["network", "product"] = "network"  # F_cls: a network of the pair, or a product of two of one
     names: Literal["multiply", "add", "none"] = "multiply"  # s^a: Eq. 4, or a learnt share of it added, or not used
-    place: Place = "best"  # regions are ranked by their own attention, or by the votes of all (see `models.voting`)
+    place: Place = (
+        "attention"  # regions are ranked by their own attention, or by the votes of all (see `models.voting`)
+    )
     detector: bool = False  # the scores of regions are a detector's, and count in the votes; filled in from the data
     top_names: int = 1  # how many classes of a region count for s^a, by probability; the paper has the best; 0: all
 
@@ -171,8 +173,13 @@ class ReirNet(nn.Module):
         if c.graph != "none":
             self.message = nn.Sequential(nn.Linear(c.width, c.hidden), nn.ReLU(), nn.Linear(c.hidden, c.width))  # F_M
 
-    def forward(self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None) -> Matched:
-        """Match the phrases of each image with its regions; ``names [I, N, E]`` is what the regions are called."""
+    def forward(
+        self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None, place: Place | None = None
+    ) -> Matched:
+        """Match the phrases of each image with its regions; ``names [I, N, E]`` are vectors of the regions' classes.
+
+        ``place`` overrides the box rule of the configuration.
+        """
         said = self.drop(self.read_phrases(phrases))
         features = self.whiten(regions.features) if self.config.whiten else regions.features
         looks = self.see(features)  # [I, N, D], without the place
@@ -183,7 +190,7 @@ class ReirNet(nn.Module):
         scores = self.fuse(raw, likeness, regions.mask.unsqueeze(1).expand_as(raw))
         moves = self.coarse.moves(said, seen)
         attention = scores.softmax(-1)
-        voted, likely = self.config.place == "vote", regions.scores if self.config.detector else None
+        voted, likely = (place or self.config.place) == "vote", regions.scores if self.config.detector else None
         confidence = elected(regions.boxes, scores, likely) if voted else attention
         matched = Matched(said, seen, asked, offered, scores, attention, confidence, moves, regions.boxes, voted)
         if not self.config.two_stages:

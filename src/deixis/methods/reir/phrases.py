@@ -129,20 +129,17 @@ def name_vectors(regions: Sequence[Regions], top: int = 0) -> Tensor:
     return torch.from_numpy(out)
 
 
-def named_chances(grammars: Sequence[Parse], labels: Labels) -> npt.NDArray[np.float64]:
-    """How likely each region is what a phrase names ``[P, N]``, by the classes that a detector gives it.
+def named_chances(nouns: Sequence[str], labels: Labels) -> npt.NDArray[np.float64]:
+    """Return the probability ``[P, N]`` that a region shows a noun (a lemma), by the classes that a detector gave it.
 
-    The head noun of a phrase is a class, or means one of COCO's (a puppy is a dog). A phrase that names no class of the
-    detector's is all ones: nothing is known against any region.
+    A noun is a class, or names one of COCO's (a puppy is a dog). The row of a noun that names no class is all ones.
     """
     numbers = {name: number for number, name in enumerate(detector_names(labels))}
-    out = np.ones((len(grammars), len(labels)))
-    for row, grammar in zip(out, grammars, strict=True):
-        head = grammar.head(0, len(grammar))
-        noun = "" if head is None else grammar.lemmas[head]
+    out = np.ones((len(nouns), len(labels)))
+    for row, noun in zip(out, nouns, strict=True):
         number = numbers.get(COCO_NOUNS.get(noun, noun)) if noun else None
         if number is not None:
-            row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1)
+            row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1, dtype=np.float64)
     return out
 
 

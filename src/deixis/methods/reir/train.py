@@ -38,7 +38,7 @@ from deixis.training.loop import train
 from deixis.training.recipe import Phase
 from deixis.training.types import Scores
 from deixis.types import Grounding, Point, Regions
-from deixis.vision.eyes import Eyes
+from deixis.vision.extractor import RegionExtractor
 
 NOT_SEEN = "notvisual"  # the type of phrases that Flickr30k Entities marks as naming nothing in the picture
 
@@ -173,7 +173,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         recipe.model,
         vocabulary=len(vocabulary),
         features=like.features.shape[1],
-        detector=Eyes(data.extractor).detector,
+        detector=RegionExtractor(data.extractor["description"]).is_detector,
     )
     examples = make_examples(data.training, recipe.max_words)
     if not examples:
@@ -280,7 +280,8 @@ class Validation:
         }
 
     def _point(self, image: str, found: Found) -> Point:
-        return hottest(heat_map(found.attention, self.data.regions[image]))
+        regions = self.data.regions[image]
+        return hottest(heat_map(found.attention, regions.boxes, regions.size))
 
     @cached_property
     def references(self) -> tuple[PhraseReference, ...]:

@@ -2,7 +2,7 @@
 
 Several branches agree on each word by vote (Distributed Attention, Sec. 3.3): the word that most branches predict wins,
 and of equally many the one with the higher summed probability. The boxes of a word are those of the branches that
-voted for it, at the step that emitted it.
+branch_mask for it, at the step that emitted it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,39 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from deixis.language.vocabulary import Vocabulary
 from deixis.methods.updown.network import Decoder, Encoded, State
+from deixis.types import Json, Place
+
+BANNED = (Vocabulary.pad, Vocabulary.bos, Vocabulary.unk)
+"""Tokens that are never generated."""
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What a sentence may look like."""
+class GenerationConfig:
+    """How sentences are generated."""
 
-    bos: int
-    eos: int
-    pad: int = 0
-    banned: tuple[int, ...] = ()  # never said: bos and pad, and unk where it is not wanted
+    beam: int = 1
+    rerank_beam: int = 0  # beam width where candidates are reranked; 0: the same as `beam`
+    length_power: float = 0.0  # candidates are ordered by log-probability / length ** length_power
+    allow_repeated_words: bool = True  # False: candidates that repeat a content word come last
     max_words: int = 20
-    min_words: int = 0  # the end is not allowed before
-    repeats: bool = True  # whether a word may follow itself at once
+    min_words: int = 0
+    allow_adjacent_repeats: bool = False  # whether a word may follow itself
+    branches: int | None = None  # how many of the decoder's branches are used; None: all
+    place: Place = "attention"  # box rule for a word
+
+    @classmethod
+    def from_json(cls, value: Json) -> GenerationConfig:
+        """Read a stored configuration; field names of version 0.1 are translated."""
+        renamed = {OLD_NAMES.get(name, name): given for name, given in value.items()}
+        if renamed.get("place") == "best":
+            renamed["place"] = "attention"
+        return cls(**renamed)
+
+
+OLD_NAMES = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeats": "allow_adjacent_repeats"}
+"""Fields of configurations written by version 0.1."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +55,7 @@ class Sentences:
     words: Tensor  # [I, S, T] eos included where it was reached, then pad
     logprobs: Tensor  # [I, S, T] of each word: the log of the branches' mean probability
     attention: Tensor  # [I, S, T, K, N]
-    voted: Tensor  # [I, S, T, K] the branches that predicted the word; at least one where there is a word
+    branch_mask: Tensor  # [I, S, T, K] the branches that predicted the word; at least one where there is a word
 
     @property
     def scores(self) -> Tensor:
@@ -65,15 +84,15 @@ def voters(logprobs: Tensor, words: Tensor) -> Tensor:
     return torch.where(predicted.any(-1, keepdim=True), predicted, fallback)
 
 
-def greedy(decoder: Decoder, encoded: Encoded, rules: Rules, branches: int | None = None) -> Sentences:
+def greedy(decoder: Decoder, encoded: Encoded, config: GenerationConfig) -> Sentences:
     """The word most wanted at each step; one sentence for each image, by the first ``branches`` branches (or all)."""
-    return _roll(decoder, encoded, rules, 1, lambda logprobs: rank(logprobs).argmax(-1), branches)
+    return _roll(decoder, encoded, config, 1, lambda logprobs: rank(logprobs).argmax(-1), config.branches)
 
 
 def sample(
     decoder: Decoder,
     encoded: Encoded,
-    rules: Rules,
+    config: GenerationConfig,
     samples: int = 1,
     temperature: float = 1.0,
     top: int = 0,
@@ -101,8 +120,8 @@ def sample(
         return torch.cat([rank(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:])], 1)
 
     if greedy_too:
-        return _roll(decoder, encoded, rules, samples + 1, draw_behind_greedy, branches)
-    return _roll(decoder, encoded, rules, samples, draw, branches)
+        return _roll(decoder, encoded, config, samples + 1, draw_behind_greedy, branches)
+    return _roll(decoder, encoded, config, samples, draw, branches)
 
 
 def mean_logprobs(logprobs: Tensor) -> Tensor:
@@ -116,7 +135,7 @@ def mean_logprobs(logprobs: Tensor) -> Tensor:
 def _roll(
     decoder: Decoder,
     encoded: Encoded,
-    rules: Rules,
+    config: GenerationConfig,
     samples: int,
     pick: Callable[[Tensor], Tensor],
     branches: int | None = None,
@@ -125,16 +144,16 @@ def _roll(
     images, device = len(encoded.image), encoded.image.device
     state = decoder.start(encoded, samples, branches)
     weights = decoder.weights(state.h2.shape[2])
-    book = _Book(images, samples, rules, state.h2.shape[2], encoded.mask.shape[1], device)
-    word = torch.full((images, samples), rules.bos, device=device)
+    book = _Book(images, samples, config, state.h2.shape[2], encoded.mask.shape[1], device)
+    word = torch.full((images, samples), Vocabulary.bos, device=device)
     open_ = torch.ones(images, samples, dtype=torch.bool, device=device)
     alive = torch.arange(images, device=device)  # the images still running
-    for t in range(rules.max_words):
+    for t in range(config.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = forbid(logprobs, word, t, rules)
-        word = pick(allowed).masked_fill(~open_, rules.pad)
+        allowed = forbid(logprobs, word, t, config)
+        word = pick(allowed).masked_fill(~open_, Vocabulary.pad)
         book.write(alive, t, word, allowed, alpha, open_)
-        open_ = open_ & (word != rules.eos)
+        open_ = open_ & (word != Vocabulary.eos)
         running = open_.any(1)
         if not bool(running.any()):
             break
@@ -145,28 +164,29 @@ def _roll(
 
 
 @torch.no_grad()
-def beam(decoder: Decoder, encoded: Encoded, rules: Rules, width: int = 5, length_power: float = 0.0) -> Sentences:
+def beam(decoder: Decoder, encoded: Encoded, config: GenerationConfig, width: int = 5) -> Sentences:
     """Beam search; the ``width`` sentences of each image, best first. Width 1 is :func:`greedy` exactly.
 
     Each open sentence offers its ``width`` most wanted words (:func:`rank`); of all offers the ``width`` with the best
     summed log-probability, divided by length ** ``length_power``, live on. Attention and votes follow their sentence.
     """
     images, device = len(encoded.image), encoded.image.device
-    state = decoder.start(encoded, width)
+    length_power = config.length_power
+    state = decoder.start(encoded, width, config.branches)
     weights = decoder.weights(state.h2.shape[2])
-    book = _Book(images, width, rules, state.h2.shape[2], encoded.mask.shape[1], device)
-    word = torch.full((images, width), rules.bos, device=device)
+    book = _Book(images, width, config, state.h2.shape[2], encoded.mask.shape[1], device)
+    word = torch.full((images, width), Vocabulary.bos, device=device)
     open_ = torch.ones(images, width, dtype=torch.bool, device=device)
     total = torch.full((images, width), -torch.inf, device=device)
     total[:, 0] = 0  # all beams start equal: only the first may offer
     length = torch.zeros(images, width, device=device)
     offers = min(width, decoder.config.vocabulary)
-    for t in range(rules.max_words):
+    for t in range(config.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = forbid(logprobs, word, t, rules)
+        allowed = forbid(logprobs, word, t, config)
         offered = rank(allowed).topk(offers, dim=-1).indices  # [I, width, offers]
         gain = mean_logprobs(allowed).gather(-1, offered)
-        offered = offered.masked_fill(~open_.unsqueeze(-1), rules.pad)
+        offered = offered.masked_fill(~open_.unsqueeze(-1), Vocabulary.pad)
         # a finished sentence offers itself once, unchanged
         gain = torch.where(open_.unsqueeze(-1), gain, torch.full_like(gain, -torch.inf))
         gain[..., 0] = torch.where(open_, gain[..., 0], torch.zeros_like(total))
@@ -181,7 +201,7 @@ def beam(decoder: Decoder, encoded: Encoded, rules: Rules, width: int = 5, lengt
         state = State(*(_follow(x, parent) for x in (state.h1, state.c1, state.h2, state.c2)))
         rows = torch.arange(images, device=device)
         book.write(rows, t, word, _follow(allowed, parent), _follow(alpha, parent), was_open)
-        open_ = was_open & (word != rules.eos)
+        open_ = was_open & (word != Vocabulary.eos)
         if not bool(open_.any()):
             break
     sentences = book.close(t + 1)
@@ -193,21 +213,37 @@ def reordered(sentences: Sentences, order: Tensor) -> Sentences:
     """The sentences of each image in another order ``[I, S]``."""
     order = order.to(sentences.words.device)
     return Sentences(
-        *(_follow(x, order) for x in (sentences.words, sentences.logprobs, sentences.attention, sentences.voted))
+        *(_follow(x, order) for x in (sentences.words, sentences.logprobs, sentences.attention, sentences.branch_mask))
     )
+
+
+@torch.no_grad()
+def force_decode(decoder: Decoder, encoded: Encoded, ids: Tensor, config: GenerationConfig) -> Sentences:
+    """Return given sentences ``ids [I, C, T + 1]`` (bos first) with their log-probabilities and attention.
+
+    The rules of generation apply, so that a sentence has the log-probability that it had when it was generated.
+    """
+    decoded = decoder(encoded, ids[..., :-1], config.branches)
+    logprobs = decoder.speak(decoded.states)
+    for t in range(logprobs.shape[2]):
+        forbid(logprobs[:, :, t], ids[..., t], t, config)
+    words = ids[..., 1:]
+    said = mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1)
+    said = torch.where(words == Vocabulary.pad, 0.0, said)
+    return Sentences(words, said, decoded.attention, voters(logprobs, words))
 
 
 class _Book:
     """What has been said so far, for all images and sentences."""
 
     def __init__(
-        self, images: int, sentences: int, rules: Rules, branches: int, regions: int, device: torch.device
+        self, images: int, sentences: int, config: GenerationConfig, branches: int, regions: int, device: torch.device
     ) -> None:
-        shape = (images, sentences, rules.max_words)
-        self.words = torch.full(shape, rules.pad, device=device)
+        shape = (images, sentences, config.max_words)
+        self.words = torch.full(shape, Vocabulary.pad, device=device)
         self.logprobs = torch.zeros(shape, device=device)
         self.attention = torch.zeros(*shape, branches, regions, device=device)
-        self.voted = torch.zeros(*shape, branches, dtype=torch.bool, device=device)
+        self.branch_mask = torch.zeros(*shape, branches, dtype=torch.bool, device=device)
 
     def write(self, images: Tensor, t: int, words: Tensor, logprobs: Tensor, alpha: Tensor, open_: Tensor) -> None:
         """Step t of some images: words ``[i, S]``, log-probabilities ``[i, S, K, V]``, attention ``[i, S, K, N]``."""
@@ -215,29 +251,29 @@ class _Book:
         said = mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1)
         self.logprobs[images, :, t] = said.masked_fill(~open_, 0).to(self.logprobs.dtype)
         self.attention[images, :, t] = (alpha * open_[..., None, None]).to(self.attention.dtype)
-        self.voted[images, :, t] = voters(logprobs, words) & open_.unsqueeze(-1)
+        self.branch_mask[images, :, t] = voters(logprobs, words) & open_.unsqueeze(-1)
 
     def follow(self, parent: Tensor) -> None:
         """Sentence s of each image goes on from sentence ``parent[i, s]``."""
         self.words, self.logprobs = _follow(self.words, parent), _follow(self.logprobs, parent)
-        self.attention, self.voted = _follow(self.attention, parent), _follow(self.voted, parent)
+        self.attention, self.branch_mask = _follow(self.attention, parent), _follow(self.branch_mask, parent)
 
     def close(self, steps: int) -> Sentences:
         return Sentences(
             self.words[:, :, :steps],
             self.logprobs[:, :, :steps],
             self.attention[:, :, :steps],
-            self.voted[:, :, :steps],
+            self.branch_mask[:, :, :steps],
         )
 
 
-def forbid(logprobs: Tensor, previous: Tensor, t: int, rules: Rules) -> Tensor:
-    """Log-probabilities ``[I, S, K, V]`` with what the rules forbid at step t taken out, in place."""
-    for word in rules.banned:  # one by one: a list would be copied to the device at every step
+def forbid(logprobs: Tensor, previous: Tensor, t: int, config: GenerationConfig) -> Tensor:
+    """Log-probabilities ``[I, S, K, V]`` with what the config forbid at step t taken out, in place."""
+    for word in BANNED:  # one by one: a list would be copied to the device at every step
         logprobs[..., word] = -torch.inf
-    if t < rules.min_words:
-        logprobs[..., rules.eos] = -torch.inf
-    if not rules.repeats and t > 0:
+    if t < config.min_words:
+        logprobs[..., Vocabulary.eos] = -torch.inf
+    if not config.allow_adjacent_repeats and t > 0:
         index = previous[..., None, None].expand(*logprobs.shape[:-1], 1)
         logprobs.scatter_(-1, index, -torch.inf)
     return logprobs

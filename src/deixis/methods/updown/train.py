@@ -14,15 +14,17 @@ from deixis.data import Dataset, Sample
 from deixis.differences import differences
 from deixis.errors import DeixisError
 from deixis.language.nouns import mark_words
-from deixis.language.parse import Parse, parse
+from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
+from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
+from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, hear_own_words
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
 from deixis.methods.updown.losses.self_critical import Images, Reward, nothing_left, self_critical
 from deixis.methods.updown.losses.supervised import attention_nll, region_classification
-from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig
 from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
 from deixis.metrics.captions import caption_scores
@@ -36,8 +38,12 @@ from deixis.training.loop import train
 from deixis.training.recipe import Phase
 from deixis.training.supervision import SourceModel
 from deixis.training.types import Scores, TeacherAttention
-from deixis.types import GroundedCaption, Regions
-from deixis.vision.ood import PHOTOGRAPHS, Familiar
+from deixis.types import Candidate, GroundedCaption, Regions
+from deixis.vision.blank import BlankRegions
+from deixis.vision.extractor import RegionExtractor
+from deixis.vision.ood import TRAINING_IMAGES, OodDetector
+
+VALIDATED = 64  # images that are decoded together
 
 Rewards = Mapping[str, tuple[float, Reward]]
 """Weight and function of each reward, by name."""
@@ -99,7 +105,7 @@ class Network(nn.Module):
 
     def _self_critical(self, phase: Phase, batch: Batch) -> dict[str, Tensor]:
         recipe, images = self.recipe, Images(batch.images, batch.regions)
-        rules = Style(max_words=recipe.max_words).rules()  # those of the finished captioner
+        rules = GenerationConfig(max_words=recipe.max_words)  # those of the finished captioner
         return self_critical(self.decoder, images, self.rewards, rules, recipe.self_critical, phase.branches or None)
 
 
@@ -119,13 +125,13 @@ def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions) -> Decoder
 def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Captioner:
     """The captioner that training starts from; an error where it does not fit the recipe or the features."""
     initial = Captioner.from_pretrained(folder)
-    if initial.eyes.name != data.extractor["name"]:
+    if initial.extractor.name != data.extractor["name"]:
         raise DeixisError(
-            f"{folder} expects features from extractor {initial.eyes.name}, but the data has features from "
+            f"{folder} expects features from extractor {initial.extractor.name}, but the data has features from "
             f"{data.extractor['name']}. Start from a captioner trained on these features."
         )
     config = fill(recipe, initial.vocabulary, data.regions[data.training[0].image_id])
-    kept, asked = (asdict(replace(each, dropout=0.0)) for each in (initial.decoder.config, config))
+    kept, asked = (asdict(replace(each, dropout=0.0)) for each in (initial.network.config, config))
     if differing := differences(kept, asked):
         raise DeixisError(
             f"{folder} does not fit recipe {recipe.name}: {', '.join(differing)}. "
@@ -154,13 +160,13 @@ def train_updown(
     config = fill(recipe, vocabulary, data.regions[data.training[0].image_id])
     network = Network(recipe, config, teacher, rewards)
     if initial is not None:
-        network.decoder.load_state_dict(initial.decoder.state_dict())
+        network.decoder.load_state_dict(initial.network.state_dict())
     validation = Validation(data)
-    familiar = cache(partial(known_photographs, data))
+    ood, blank = cache(partial(fit_ood, data)), cache(partial(blank_regions, data, config))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
-        style = Style(max_words=recipe.max_words, branches=branches)
-        return Captioner(network.decoder, vocabulary, data.extractor, recipe.name, style)
+        generation = GenerationConfig(max_words=recipe.max_words, branches=branches)
+        return Captioner(network.decoder, vocabulary, data.extractor, recipe.name, generation)
 
     def validate(network: Network, phase: Phase) -> Scores:
         captions = validation.captions(captioner(network, phase.branches or None))
@@ -170,7 +176,7 @@ def train_updown(
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
         best = captioner(network)
-        best.familiar = familiar()
+        best.ood, best.blank = ood(), blank()
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
 
     train(
@@ -186,11 +192,27 @@ def train_updown(
     )
 
 
-def known_photographs(data: TrainingData) -> Familiar:
+def fit_ood(data: TrainingData) -> OodDetector:
     """Fit the out-of-distribution check on evenly chosen training photographs."""
-    some = data.training[:: -(-len(data.training) // PHOTOGRAPHS)]
+    some = data.training[:: -(-len(data.training) // TRAINING_IMAGES)]
     training, validation = ((data.regions[sample.image_id] for sample in each) for each in (some, data.validation))
-    return Familiar.learn(training, validation)
+    return OodDetector.fit(training, validation)
+
+
+def blank_regions(data: TrainingData, config: DecoderConfig) -> BlankRegions | None:
+    """Return the regions of blank images, where this installation can build the extractor."""
+    like = data.regions[data.training[0].image_id].grid
+    grid = max(like.shape[:2]) if config.grid and like is not None else 0
+    try:
+        return BlankRegions.extract(RegionExtractor(**data.extractor, grid=grid))
+    except DeixisError:
+        return None  # features from elsewhere: the information gain cannot be computed
+
+
+def _grounded(image: str, regions: Regions, candidate: Candidate, parsed: Parse) -> GroundedCaption:
+    nouns = [at for at, noun in enumerate(parsed.nouns) if noun]
+    groundings = tuple(ground_word(candidate.trace, at, candidate.words[at], regions) for at in nouns)
+    return GroundedCaption(candidate.words, groundings, candidate.logprob, image, *regions.size)
 
 
 class Validation:
@@ -201,8 +223,16 @@ class Validation:
         self.references = {s.image_id: [c.tokens for c in s.captions] for s in data.validation}
 
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
-        """A caption of each image, in order."""
-        return list(captioner.captions([self.data.regions[i] for i in self.references], list(self.references)))
+        """Return a caption of each image, in order, with its nouns grounded by attention."""
+        found = []
+        ids = list(self.references)
+        for start in range(0, len(ids), VALIDATED):
+            some = ids[start : start + VALIDATED]
+            regions = [self.data.regions[image] for image in some]
+            candidates = [beam[0] for beam in captioner.decode(regions)]
+            parses = parse_words([candidate.words for candidate in candidates], quiet=True)
+            found += [_grounded(*each) for each in zip(some, regions, candidates, parses, strict=True)]
+        return found
 
     def scores(self, captions: Sequence[GroundedCaption]) -> Scores:
         """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""

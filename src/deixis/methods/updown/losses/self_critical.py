@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.updown.decode import Rules, Sentences, mean_logprobs, sample
+from deixis.methods.updown.decode import BANNED, GenerationConfig, Sentences, mean_logprobs, sample
 from deixis.methods.updown.network import Decoder, Encoded
 from deixis.metrics.cider import CiderD, DocumentFrequencies
 
@@ -61,7 +61,7 @@ def self_critical(
     decoder: Decoder,
     images: Images,
     rewards: Mapping[str, tuple[float, Reward]],
-    rules: Rules,
+    rules: GenerationConfig,
     config: CriticConfig,
     branches: int | None = None,
 ) -> dict[str, Tensor]:
@@ -88,7 +88,7 @@ def self_critical(
         "gap": advantage.abs().mean(),
         **{f"reward-{name}": value[:, greedy:].mean() for name, value in judged.items()},
     }
-    return {"policy": policy_gradient(logprobs, advantage.unsqueeze(-1), words != rules.pad), **told}
+    return {"policy": policy_gradient(logprobs, advantage.unsqueeze(-1), words != Vocabulary.pad), **told}
 
 
 def policy_gradient(logprobs: Tensor, advantage: Tensor, said: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def sentence_logprobs(
     decoder: Decoder,
     encoded: Encoded,
     words: Tensor,
-    rules: Rules,
+    rules: GenerationConfig,
     temperature: float = 1.0,
     branches: int | None = None,
 ) -> Tensor:
@@ -113,16 +113,16 @@ def sentence_logprobs(
     With several branches it is that of their mean distribution, from which the words were drawn. What the rules forbid
     has no probability; behind the end it is 0.
     """
-    said = words != rules.pad
-    heard = torch.cat([torch.full_like(words[..., :1], rules.bos), words[..., :-1]], -1)
+    said = words != Vocabulary.pad
+    heard = torch.cat([torch.full_like(words[..., :1], Vocabulary.bos), words[..., :-1]], -1)
     states = decoder(encoded, heard, branches).states[said]  # [W, K, hidden]
     alone = states.shape[1] == 1  # one branch is normalised only once, below
     logits = decoder.output(states[:, 0]) if alone else mean_logprobs(decoder.speak(states))  # [W, V]
     step = torch.arange(words.shape[-1], device=words.device).expand_as(words)[said]
-    logits[:, list(rules.banned)] = -torch.inf
+    logits[:, list(BANNED)] = -torch.inf
     if rules.min_words:
-        logits[step < rules.min_words, rules.eos] = -torch.inf
-    if not rules.repeats:
+        logits[step < rules.min_words, Vocabulary.eos] = -torch.inf
+    if not rules.allow_adjacent_repeats:
         later = step > 0
         logits[later, heard[said][later]] = -torch.inf
     picked = -F.cross_entropy(logits / temperature, words[said], reduction="none")
