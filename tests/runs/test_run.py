@@ -51,7 +51,7 @@ def test_the_verb_trains_several_seeds_and_takes_changes(
     assert summary["CIDEr"]["seeds"] == 2
     for seed in (0, 1):
         model = Captioner.from_pretrained(tmp_path / "run" / f"seed-{seed}")
-        assert model.decoder.config.branches == 2
+        assert model.network.config.branches == 2
         recipe = json.loads((tmp_path / "run" / f"seed-{seed}" / "recipe.json").read_text())
         assert recipe["seed"] == seed
         card = (tmp_path / "run" / f"seed-{seed}" / "README.md").read_text()
@@ -71,8 +71,8 @@ def test_recipes_run_from_a_folder(folder: tuple[Path, Path], tmp_path: Path, na
     recipe = quick(UPDOWN_RECIPES[name])
     run_recipe(recipe, TrainingData.from_folder(data, FeatureStore(store)), tmp_path)
     captioner = Captioner.from_pretrained(tmp_path)
-    assert captioner.style.branches is None
-    caption = captioner.caption(FeatureStore(store)["val-0.png"])
+    assert captioner.generation.branches is None
+    ((caption, *_),) = captioner.decode([FeatureStore(store)["val-0.png"]])
     assert len(caption.words) <= recipe.max_words
 
 

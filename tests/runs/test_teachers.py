@@ -57,19 +57,19 @@ def losses(run: Path) -> list[dict[str, float]]:
 
 def test_a_matcher_takes_the_word_ids_of_the_captioner(data: TrainingData, matcher: Path) -> None:
     """The same answer as the matcher gives in its own words, and nouns by what words mostly are."""
-    aligner = ScanGrounder.from_pretrained(matcher)
+    grounder = ScanGrounder.from_pretrained(matcher)
     caption = data.training[0].captions[0]
     grammar = parse([caption.text])
     ours = Vocabulary.build([["zebra", *caption.tokens]], minimum=1)
-    assert ours.words != aligner.vocabulary.words
-    translated = TranslatedMatcher(aligner, ours, grammar)
+    assert ours.words != grounder.vocabulary.words
+    translated = TranslatedMatcher(grounder, ours, grammar)
     regions = data.regions[data.training[0].image_id]
     words = torch.tensor(ours.encode(caption.tokens)).view(1, 1, -1)
     looks = translated.attention(pad_regions([regions]), words)
-    expected = aligner.align(regions, grammar)[0][0]
+    expected = grounder.align(grounder.encode([regions])[0], grammar)[0][0]
     torch.testing.assert_close(looks[0, 0, :-1], torch.from_numpy(expected))  # without the end
     score = translated.match(pad_regions([regions]), words)
-    assert score.item() == pytest.approx(aligner.score(regions, caption.text), abs=1e-5)
+    assert score.item() == pytest.approx(grounder.scores([regions], [caption.text]).item(), abs=1e-5)
     assert not any(parameter.requires_grad for parameter in translated.matcher.parameters())
 
 
@@ -77,11 +77,11 @@ def test_the_teacher_is_in_no_model(data: TrainingData, matcher: Path, tmp_path:
     run_recipe(quick(with_teacher(UPDOWN, "pos-scan")), data, tmp_path, init=InitFrom(teacher=matcher))
     assert losses(tmp_path)[0]["distil"] > 0
     plain = run_recipe(quick(UPDOWN), data, tmp_path / "plain")
-    taught = Captioner.from_pretrained(tmp_path).decoder.state_dict()
+    taught = Captioner.from_pretrained(tmp_path).network.state_dict()
     untaught = Captioner.from_pretrained(plain)
-    assert set(taught) == set(untaught.decoder.state_dict())
-    assert untaught.familiar is not None
-    assert not untaught.familiar.is_strange(data.regions[data.training[0].image_id])
+    assert set(taught) == set(untaught.network.state_dict())
+    assert untaught.ood is not None
+    assert not untaught.ood.is_ood(data.regions[data.training[0].image_id])
     assert str(matcher) in (tmp_path / "README.md").read_text()
 
 
@@ -99,8 +99,8 @@ def test_a_matcher_that_is_not_given_is_trained_first(
     recipe = quick(with_reward(with_cycle(with_teacher(DISTRIBUTED, "pos-scan")), "scan"))
     recipe = replace(recipe, self_critical=replace(recipe.self_critical, consistency=0.5))
     run_recipe(recipe, data, tmp_path)
-    assert ScanGrounder.from_pretrained(tmp_path / "teacher").matcher.config.count == "nouns"
-    assert ScanGrounder.from_pretrained(tmp_path / "reward-model").matcher.config.count == "all"
+    assert ScanGrounder.from_pretrained(tmp_path / "teacher").network.config.count == "nouns"
+    assert ScanGrounder.from_pretrained(tmp_path / "reward-model").network.config.count == "all"
     first, second, third = losses(tmp_path)
     assert set(first) == {"words", "distil"}
     assert set(second) == {"decode", "reconstruct", "distil"}
@@ -127,8 +127,8 @@ def test_a_run_may_begin_from_a_captioner(data: TrainingData, tmp_path: Path) ->
     assert len(losses(tmp_path / "run")) == 1
     first, second = (Captioner.from_pretrained(tmp_path / name) for name in ("start", "run"))
     assert first.vocabulary == second.vocabulary
-    weights: dict[str, Tensor] = second.decoder.state_dict()
-    assert all(torch.equal(value, weights[name]) for name, value in first.decoder.state_dict().items())
+    weights: dict[str, Tensor] = second.network.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in first.network.state_dict().items())
 
 
 def test_what_does_not_fit_is_told(data: TrainingData, matcher: Path, tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ FIELDS: dict[str, dict[str, str]] = {
 }
 """Old -> new names of the fields of a recipe, by the (old) name of the group that they are in; "" is the recipe."""
 
+VALUES = {("model", "place"): {"best": "attention"}}
+"""Old -> new values of a field, by its group and name."""
+
 ROLES = {"start": "init-from", "judge": "reward-model"}
 """Old -> new names of the models that a run starts from or learns with."""
 
@@ -40,19 +43,20 @@ _COMBINED = re.compile(
 
 def current_fields(recipe: Json) -> Json:
     """The fields of a kept recipe under their present names; those that are derived now are left out."""
-    return {
-        FIELDS[""].get(name, name): _renamed(value, FIELDS.get(name, {}))
-        for name, value in recipe.items()
-        if name not in REMOVED
-    }
+    return {FIELDS[""].get(name, name): _renamed(value, name) for name, value in recipe.items() if name not in REMOVED}
 
 
-def _renamed(value: Any, names: dict[str, str]) -> Any:
+def _renamed(value: Any, group: str) -> Any:
+    """A group, or a list of groups, with the present names of its entries; other values unchanged."""
     if isinstance(value, list):
-        return [_renamed(each, names) for each in value]
-    if isinstance(value, dict):
-        return {names.get(name, name): each for name, each in value.items()}
-    return value
+        return [_renamed(each, group) for each in value]
+    if not isinstance(value, dict):
+        return value
+    names = FIELDS.get(group, {})
+    return {
+        names.get(name, name): VALUES[group, name].get(each, each) if (group, name) in VALUES else each
+        for name, each in value.items()
+    }
 
 
 def refuse_old_options(args: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import torch
 from deixis.data.sample import Caption, Entity, Sample
 from deixis.data.visual_genome import Triplet
 from deixis.errors import DeixisError
+from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.losses.alignment import alignment, pair_scores
@@ -127,8 +128,9 @@ def test_pairs_teach_to_match_and_boxes_teach_to_point(data: TrainingData, tmp_p
     pointer, right, asked = AlbefGrounder.from_pretrained(tmp_path / "amc"), 0, 0
     for image in data.validation:
         phrases = image.captions[0].phrases
+        (encoded,) = pointer.encode([data.regions[image.image_id]])
         for phrase, found in zip(
-            phrases, pointer.ground(data.regions[image.image_id], [p.text for p in phrases]), strict=True
+            phrases, pointer.ground(encoded, phrase_queries([p.text for p in phrases]), "threshold"), strict=True
         ):
             entity = image.entity(phrase.entity or "")
             assert entity is not None

@@ -11,6 +11,7 @@ import torch
 
 from deixis import DeixisError, Regions
 from deixis.data import Caption, Entity, Sample
+from deixis.language.queries import phrase_queries
 from deixis.language.relations import Relation
 from deixis.language.tokenise import tokens
 from deixis.methods.reir import phrases as phrase_module
@@ -112,7 +113,7 @@ def test_every_recipe_takes_a_step_and_comes_back(tmp_path: Path, name: str) -> 
     assert ("reconstruct_fine" in losses) == model.two_stages
     assert all(np.isfinite(list(losses.values())))
     photo = world(1, seed=1)[1]["1-0"]
-    (found,) = ReirGrounder.from_pretrained(tmp_path).ground(photo, ["a dog"])
+    (found,) = ReirGrounder.from_pretrained(tmp_path).ground(photo, phrase_queries(["a dog"]))
     assert 0 <= found.box[0] <= found.box[2] <= 100
     card = (tmp_path / "README.md").read_text()
     assert "selected by accuracy on boxes of the validation set" in card
@@ -143,7 +144,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkey
     run_recipe(recipe, data, tmp_path / "killed")
     logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "killed")]
     assert logs[0] == logs[1]
-    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name).refiner for name in ("whole", "killed"))
+    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name).network for name in ("whole", "killed"))
     for one, other in zip(whole.state_dict().values(), killed.state_dict().values(), strict=True):
         assert torch.equal(one, other)
 
@@ -165,7 +166,7 @@ def test_it_learns_where_things_are_and_what_is_not_there(tmp_path: Path) -> Non
     for one in samples:
         shown = [phrase.text for phrase in one.captions[0].phrases]
         other = next(f"a {thing}" for thing in THINGS if f"a {thing}" not in shown)
-        *found, missed = grounder.ground(regions[one.image_id], [*shown, other])
+        *found, missed = grounder.ground(regions[one.image_id], phrase_queries([*shown, other]))
         scores, absent = scores + np.mean([f.score for f in found]), absent + missed.score
         for entity, answer in zip(one.entities, found, strict=True):
             x1, y1, x2, y2 = entity.boxes[0]

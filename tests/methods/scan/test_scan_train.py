@@ -10,6 +10,8 @@ import torch
 
 from deixis import DeixisError, Regions
 from deixis.data.sample import Caption, Sample
+from deixis.language.parse import parse
+from deixis.language.queries import caption_query, phrase_queries
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.recipes import SCAN_RECIPES, ScanRecipe
@@ -62,12 +64,13 @@ def tiny(name: str = "scan-small", epochs: int = 6, **changes: object) -> ScanRe
     )
 
 
-def hits(aligner: ScanGrounder, samples: Sequence[Sample], regions: dict[str, Regions]) -> float:
+def hits(grounder: ScanGrounder, samples: Sequence[Sample], regions: dict[str, Regions]) -> float:
     """The share of nouns whose box holds the thing: the region with the feature of that name."""
     right = []
     for sample in samples:
         seen = regions[sample.image_id]
-        for found in aligner.ground(seen, sample.captions[0].text):
+        (parsed,) = parse([sample.captions[0].text])
+        for found in grounder.ground(grounder.encode([seen])[0], [caption_query(parsed)]):
             truth = seen.boxes[seen.features[:, THINGS.index(found.text.removeprefix("a "))].argmax()]
             right.append(found.box == tuple(truth))
             assert found.point is not None
@@ -79,17 +82,19 @@ def hits(aligner: ScanGrounder, samples: Sequence[Sample], regions: dict[str, Re
 def test_it_learns_to_find_and_to_point_from_pairs_alone(name: str, tmp_path: Path) -> None:
     made = training_data(240)  # with a quarter of them, what a seed learns of eight words is luck
     run_recipe(tiny(name, epochs=8), made, tmp_path)
-    aligner = ScanGrounder.from_pretrained(tmp_path)
-    assert aligner.name == name
-    pairs = make_pairs(made.validation, aligner.vocabulary, aligner.matcher.config.count, 20)
-    scores = recalls(aligner.matcher, pairs, made.regions)
+    grounder = ScanGrounder.from_pretrained(tmp_path)
+    assert grounder.name == name
+    pairs = make_pairs(made.validation, grounder.vocabulary, grounder.network.config.count, 20)
+    scores = recalls(grounder.network, pairs, made.regions)
     assert scores["t2i_R@1"] > 0.7  # 1/12 by chance
     assert scores["recall_sum"] == pytest.approx(sum(v for k, v in scores.items() if "R@" in k))
-    assert hits(aligner, made.validation, dict(made.regions)) > 0.8  # 1/5 by chance
+    assert hits(grounder, made.validation, dict(made.regions)) > 0.8  # 1/5 by chance
     here, there = (made.regions[sample.image_id] for sample in made.validation[:2])
     words = set(made.validation[0].captions[0].tokens) - set(made.validation[1].captions[0].tokens)
     things = [f"a {word}" for word in words if word in THINGS]
-    sure, unsure = (np.mean([g.score for g in aligner.ground(seen, things)]) for seen in (here, there))
+    queries = phrase_queries(things)
+    found = [grounder.ground(photo, queries) for photo in grounder.encode([here, there])]
+    sure, unsure = (np.mean([grounding.score for grounding in each]) for each in found)
     assert unsure < 0.5 < sure
     assert "no boxes" in (tmp_path / "README.md").read_text()
 

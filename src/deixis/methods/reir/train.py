@@ -173,7 +173,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         recipe.model,
         vocabulary=len(vocabulary),
         features=like.features.shape[1],
-        detector=RegionExtractor(data.extractor["description"]).is_detector,
+        detector=RegionExtractor(**data.extractor).is_detector,
     )
     examples = make_examples(data.training, recipe.max_words)
     if not examples:
