@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from deixis.tables.page import between_marks, cell, markdown, signed
+from deixis.show.markdown import between_marks, cell, markdown, signed
 from deixis.training.log import read_log
 
 __all__ = [

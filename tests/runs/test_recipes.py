@@ -1,7 +1,6 @@
 """Recipes by name, recipes with added losses, kept recipes, and names of version 0.1."""
 
 import json
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe, with_cycle, with_reward, with_teacher
-from deixis.runs.options import AddedLosses, changed_recipe, matcher
+from deixis.runs.options import AddedLosses, matcher, with_options
 from deixis.runs.recipes import RECIPES, find_recipe, read_recipe
 from deixis.runs.renamed import refuse_old_options
 
@@ -43,8 +42,8 @@ def test_an_unknown_name_gets_similar_ones() -> None:
 
 
 def added(options: str) -> UpDownRecipe:
-    name, *args = shlex.split(options)
-    recipe = changed_recipe(find_recipe(name), args)
+    name, _, rest = options.partition(" ")
+    recipe = with_options(find_recipe(name), rest)
     assert isinstance(recipe, UpDownRecipe)
     return recipe
 
@@ -79,6 +78,7 @@ def test_small_recipes_have_small_matchers() -> None:
         ("updown --reward bleu", "invalid choice"),
         ("updown --teacher nobody", "neither scan, nor pos-scan, nor the folder"),
         ("cyclical --cycle", "has the loss 'cycle' already"),
+        ("updown --phases.0.epoch 2", "invalid options for updown: '--phases.0.epoch 2'"),
     ],
 )
 def test_what_does_not_add_up_is_refused(options: str, reason: str) -> None:

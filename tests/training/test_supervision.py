@@ -12,7 +12,7 @@ from deixis.methods.reir.recipes import REIR_RECIPES
 from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, with_cycle, with_reward, with_teacher
 from deixis.model_folder import read_supervision
-from deixis.runs.options import changed_recipe
+from deixis.runs.options import with_options
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
 from deixis.training.recipe import Recipe
@@ -25,10 +25,6 @@ SAMPLE = Sample("1", (Caption("a dog", ("a", "dog")),))
 def data(proposals: str = "none") -> TrainingData:
     description = {"backbone": {"supervision": "classes"}, "proposals": {"supervision": proposals}}
     return TrainingData([SAMPLE], [SAMPLE], {}, {"name": "made", "description": description}, "pairs")
-
-
-def changed(recipe: Recipe, *args: str) -> Recipe:
-    return changed_recipe(recipe, args)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +47,11 @@ def test_captions_alone(recipe: Recipe) -> None:
     [
         (UPDOWN_RECIPES["supervised"], "photographs with captions, and boxes of the training set"),
         (
-            changed(UPDOWN, "--phases.0.loss", "supervised"),
+            with_options(UPDOWN, "--phases.0.loss supervised"),
             "photographs with captions, and boxes of the training set",
         ),
         (
-            changed(UPDOWN, "--monitor", "F1_loc"),
+            with_options(UPDOWN, "--monitor F1_loc"),
             "photographs with captions; best epoch selected by F1_loc on boxes of the validation set",
         ),
         (

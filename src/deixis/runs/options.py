@@ -8,6 +8,7 @@ The losses are added before the single values are read, so that these can change
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,12 +77,18 @@ def matcher(text: str, option: str) -> tuple[str, Path | None]:
     return "scan" if count == "all" else "pos-scan", Path(text)
 
 
-def changed_recipe(recipe: Recipe, args: Sequence[str]) -> Recipe:
-    """The recipe with options as for ``deixis train``; raises SystemExit or ValueError where values do not fit."""
+def with_options(recipe: Recipe, options: str) -> Recipe:
+    """Change a recipe by options in one string, written as for 'deixis train'; a matcher is named by its recipe."""
+    args = shlex.split(options)
     refuse_old_options(args)
     added, rest = AddedLosses.parse(args)
     for text, option in ((added.teacher, "--teacher"), (added.reward_model, "--reward-model")):
         if text and matcher(text, option)[1] is not None:
-            raise UsageError(f"{option} {text} is a folder; a description of a recipe takes scan or pos-scan.")
+            raise UsageError(f"{option} {text} is a folder. Use scan or pos-scan here.")
     recipe = added.add_to(recipe)
-    return tyro.cli(type(recipe), default=recipe, args=rest, console_outputs=False)
+    try:
+        return tyro.cli(type(recipe), default=recipe, args=rest, console_outputs=False)
+    except (SystemExit, ValueError) as error:
+        reason = f" ({error})" if isinstance(error, ValueError) else ""
+        advice = f"See 'deixis train {recipe.name} --help'."
+        raise UsageError(f"invalid options for {recipe.name}: '{options}'{reason}. {advice}") from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 from deixis.errors import DeixisError, UsageError
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
@@ -37,3 +39,10 @@ def read_recipe(kept: Json) -> Recipe:
         return from_json(found, values)
     except TypeError as error:
         raise DeixisError(f"a recipe of {found.__name__} is not complete ({error}).") from None
+
+
+def with_data(recipe: Recipe, data: Path) -> Recipe:
+    """Replace ``{data}`` in the texts of a recipe by the folder of the data set."""
+    values = vars(recipe).items()
+    texts: dict[str, Any] = {name: text.replace("{data}", str(data)) for name, text in values if isinstance(text, str)}
+    return replace(recipe, **texts)

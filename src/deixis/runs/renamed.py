@@ -29,8 +29,8 @@ FIELDS: dict[str, dict[str, str]] = {
 VALUES = {("model", "place"): {"best": "attention"}}
 """Old -> new values of a field, by its group and name."""
 
-ROLES = {"start": "init-from", "judge": "reward-model"}
-"""Old -> new names of the models that a run starts from or learns with."""
+ROLES = {"start": "init_from", "judge": "reward_model"}
+"""Old -> new names of the models that a run starts from or learns with: options, and fields of ``table.toml``."""
 
 REMOVED = ("supervision",)
 """Fields of old recipes that are derived now."""
@@ -68,14 +68,14 @@ def refuse_old_options(args: Sequence[str]) -> None:
         name = option.removeprefix("--").replace("_", "-")
         if name in REMOVED:
             raise UsageError(f"{option} is no option any more: the model card derives the {name}. Remove it.")
-        if (new := ROLES.get(name) or _new_option(name)) is not None:
+        if (new := _new_option(name)) is not None:
             raise UsageError(f"{option} is now --{new}. Use the new name.")
 
 
 def _new_option(option: str) -> str | None:
-    """The present name of an option for a field of a recipe; None where it did not change."""
+    """The present name of an option; None where it did not change."""
     parts = option.replace("-", "_").split(".")
-    new = [FIELDS[""].get(parts[0], parts[0]), *parts[1:]]
+    new = [ROLES.get(parts[0]) or FIELDS[""].get(parts[0], parts[0]), *parts[1:]]
     if len(parts) > 1:
         new[-1] = FIELDS.get(parts[0], {}).get(parts[-1], parts[-1])
     name = ".".join(new).replace("_", "-")
