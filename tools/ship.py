@@ -24,6 +24,7 @@ from deixis.methods.albef.model import AlbefGrounder
 from deixis.metrics.score import Score, load_scores
 from deixis.model_folder import Precision, pack_model, read_config
 from deixis.pipelines.models import KINDS, PACKAGE
+from deixis.training.log import best_epoch
 from deixis.types import Json
 from deixis.vision.backbone import imagenet_classes
 
@@ -123,7 +124,7 @@ def card(
 - Supervision: {recipe["supervision"]}
 - Regions: {looks}{"".join(f"; {part}: {text}" for part, text in seen.items())}
 - Weights: on disk {PRECISIONS[precision]}; in single precision
-  once loaded; chosen at epoch {metrics["epoch"]} on the validation split
+  once loaded; chosen at epoch {best_epoch(metrics)} on the validation split
 
 ## Licence note
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from deixis.runs.recipes import AlbefRecipe, ReirRecipe, UpDownRecipe, with_data
+from deixis.methods.albef.recipes import AlbefRecipe
+from deixis.methods.reir.recipes import ReirRecipe
+from deixis.methods.updown.recipes import UpDownRecipe
+from deixis.runs.recipes import with_data
 from deixis.tables.describe import Experiment, read_experiment
 from deixis.tables.kept import read_kept
-from deixis.training.recipe import PAIRS
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,15 @@ def test_everything_is_within_the_budget(experiment: Experiment) -> None:
 def test_captioners_have_equal_budgets_and_decoders(experiment: Experiment) -> None:
     recipes = {name: row.recipe for name, row in experiment.rows.items() if isinstance(row.recipe, UpDownRecipe)}
     for recipe in recipes.values():
-        assert sum(phase.epochs for phase in recipe.phases if phase.objective != "self-critical") == 3
+        assert sum(phase.epochs for phase in recipe.phases if phase.loss != "self-critical") == 3
         model = recipe.model
-        assert (model.words, model.hidden, model.attention, recipe.images, recipe.select) == (192, 256, 64, 16, "CIDEr")
+        assert (model.words, model.hidden, model.attention, recipe.batch_images, recipe.monitor) == (
+            192,
+            256,
+            64,
+            16,
+            "CIDEr",
+        )
     voted = {row.source for row in experiment.rows.values() if row.place == "vote"}
     assert voted >= recipes.keys()
 
@@ -48,11 +56,11 @@ def test_ablations_differ_from_their_method_in_one_setting(experiment: Experimen
 def test_boxes_are_used_only_where_it_is_stated(experiment: Experiment) -> None:
     for name, row in experiment.rows.items():
         if row.recipe is not None and name != "amc":
-            assert row.recipe.supervision == PAIRS
+            assert not row.recipe.box_sources()
         if isinstance(row.recipe, ReirRecipe):
-            assert row.recipe.select == "AUC"
+            assert row.recipe.monitor == "AUC"
         if isinstance(row.recipe, AlbefRecipe):
-            assert row.recipe.select == "R@1"
+            assert row.recipe.monitor == "R@1"
 
 
 def test_settings_name_no_folder_of_the_machine(experiment: Experiment) -> None:

@@ -17,19 +17,20 @@ from deixis.data.scenes import make_scenes
 from deixis.files import lock
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import mean_score, pack_scores, write_json
-from deixis.runs.run import Given, Material
+from deixis.runs.run import InitFrom
 from deixis.show.comparison import to_markdown
 from deixis.tables import runs as running
 from deixis.tables.describe import Experiment, Run, read_experiment
 from deixis.tables.kept import KeptRun, keep_run, read_kept
 from deixis.tables.report import RESAMPLES, summarise, write_report
 from deixis.tables.runs import MissingScore, Runner
-from deixis.training.loop import Step, Talk
+from deixis.training.callbacks import Callbacks, Step
+from deixis.training.data import TrainingData
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, StoreWriter
 
 DATA = Path("scenes:10")
-SIZES = "--model.words 8 --model.hidden 12 --model.attention 6 --phases.0.epochs 2 --images 5 --minimum 1"
+SIZES = "--model.words 8 --model.hidden 12 --model.attention 6 --phases.0.epochs 2 --batch-images 5 --min-count 1"
 TOML = f"""
 budget = 10
 
@@ -41,15 +42,15 @@ minutes = 1
 
 [rows.taught]
 title = "plain, taught"
-recipe = "updown+scan-small"
-options = "{SIZES}"
+recipe = "updown-small"
+options = "--teacher scan {SIZES}"
 teacher = "matcher"
 seeds = [0]
 minutes = 1.5
 
 [rows.matcher]
 recipe = "scan-small"
-options = "--model.words 8 --model.embed 8 --phases.0.epochs 1 --phases.1.epochs 1 --images 10 --minimum 1"
+options = "--model.words 8 --model.embed 8 --phases.0.epochs 1 --phases.1.epochs 1 --batch-images 10 --min-count 1"
 seeds = [0, 1]
 place = "attention"
 minutes = 1
@@ -119,17 +120,17 @@ def test_a_toy_comparison(
     folder, work = tmp_path / "toy", tmp_path / "work"
     experiment = described(folder)
     (folder / "README.md").write_text("# Toy\n\nWhat we think of it.\n")
-    began: list[tuple[str, Given | None]] = []
+    began: list[tuple[str, InitFrom | None]] = []
     real = running.run_recipe
 
-    def impatient(recipe: Any, material: Material, out: Path, talk: Talk, given: Given | None) -> Path:
-        began.append((out.name, given))
+    def impatient(recipe: Any, data: TrainingData, out: Path, callbacks: Callbacks, init: InitFrom | None) -> Path:
+        began.append((out.name, init))
 
         def step(now: Step) -> None:
             if len(began) == 2 and now.step == 3:
                 raise KeyboardInterrupt
 
-        return real(recipe, material, out, replace(talk, step=step), given)
+        return real(recipe, data, out, replace(callbacks, step=step), init)
 
     monkeypatch.setattr(running, "run_recipe", impatient)
     args = ["table", str(folder), "--data", str(DATA), "--work", str(work), "--features", str(store), "--quiet"]
@@ -144,11 +145,11 @@ def test_a_toy_comparison(
     assert cli.run([*args, "--json"]) == 0
     # needed rows come first, and one seed after the other; `plain-vote` and `plain-found` train nothing
     assert [name for name, _ in began[2:]] == ["matcher-0", "taught-0", "plain-1", "matcher-1"]
-    assert dict(began)["taught-0"] == Given(teacher=work / "matcher-0")
+    assert dict(began)["taught-0"] == InitFrom(teacher=work / "matcher-0")
     kept = {line["run"]: line for line in lines_of(experiment)}
     assert len(kept) == len(lines_of(experiment)) == len(experiment.runs())
-    assert [epoch["epoch"] for epoch in kept["matcher-0"]["log"]] == [0, 1]
-    assert kept["taught-0"]["asked"]["recipe"]["distil"]["teacher"] == "scan-small"
+    assert [epoch["epoch"] for epoch in kept["matcher-0"]["log"]] == [1, 2]
+    assert kept["taught-0"]["asked"]["recipe"]["distillation"]["teacher"] == "scan-small"
     assert kept["taught-0"]["asked"]["given"] == {"teacher": "matcher-0"}
     assert kept["plain-vote-0"]["log"] == []
     told = json.loads(capsys.readouterr().out)
@@ -400,7 +401,8 @@ recipe = "updown-small"
 seeds = [0, 1]
 [rows.b]
 title = "the other"
-recipe = "updown+pos-scan-small"
+recipe = "updown-small"
+options = "--teacher pos-scan"
 seeds = [0, 1]
 teacher = "m"
 [rows.c]
@@ -522,7 +524,10 @@ def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('"updown-small"', '"updwn-small"', r"row 'plain': there is no recipe 'updwn-small'; did you mean updown"),
+        ('"updown-small"', '"updwn-small"', r"row 'plain': there is no recipe 'updwn-small'. Did you mean updown"),
+        ('"updown-small"', '"updown+scan-small"', r"row 'plain': .*deixis train updown-small --teacher scan"),
+        ('teacher = "matcher"', 'judge = "matcher"', r"row 'taught': 'judge' is now 'reward_model'"),
+        ("--min-count 1", "--minimum 1", r"row 'plain': --minimum is now --min-count"),
         ("--phases.0.epochs 2", "--phases.0.epoch 2", r"row 'plain': invalid options for updown-small: '.*--help"),
         ('teacher = "matcher"', 'teacher = "nobody"', "row 'taught': it needs the row 'nobody', which does not exist"),
         ('teacher = "matcher"', 'teacher = "whole"', "needs a model of 'whole', which is not trained"),
@@ -531,7 +536,7 @@ def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None
         (
             'source = "plain"',
             'source = "plain"\nteacher = "matcher"',
-            "only a row with 'recipe' takes 'options', 'start'",
+            "only a row with 'recipe' takes 'options', 'init_from'",
         ),
         ('source = "plain"\ngrounder', 'control = "whole-image"\ngrounder', "'grounder' needs 'source'"),
         ('source = "plain"\ngrounder', 'source = "matcher"\ngrounder', "'matcher' is not a captioner"),
@@ -571,7 +576,7 @@ def test_mistakes_are_refused_before_any_run(tmp_path: Path, old: str, new: str,
 
 
 def test_a_grounder_has_the_features_of_the_captioner(tmp_path: Path) -> None:
-    wide = TOML.replace('teacher = "matcher"\n', "").replace("updown+scan-small", "updown-small")
+    wide = TOML.replace('teacher = "matcher"\n', "").replace("--teacher scan ", "")
     wide = wide.replace('recipe = "scan-small"', 'recipe = "scan-small"\nfeatures = "wide"')
     with pytest.raises(DeixisError, match="row 'plain-found': it has other 'features' than 'matcher'"):
         described(tmp_path / "toy", wide)
@@ -585,7 +590,7 @@ def test_a_setting_that_a_kept_run_does_not_have_must_be_empty(tmp_path: Path) -
     keep_by_hand(experiment, run, {"CIDEr": [0.0]}, asked=asked)
     assert run.name in read_kept(experiment)
     found = described(tmp_path / "toy", TOML.replace('place = "vote"', 'place = "vote"\ngrounder = "matcher"'))
-    with pytest.raises(DeixisError, match=r"run 'plain-vote-0': made with other settings \(grounder\)"):
+    with pytest.raises(DeixisError, match=r"run 'plain-vote-0': made with other settings: grounder \(kept"):
         read_kept(found)
 
 
@@ -601,7 +606,7 @@ def test_a_model_that_started_from_another_seed_is_another_model(tmp_path: Path)
     keep_by_hand(one, Run(one.rows["taught"], 0), {"CIDEr": [0.0]})
     assert list(read_kept(several)) == ["taught-0"]
     keep_by_hand(one, Run(one.rows["taught"], 1), {"CIDEr": [0.0]})
-    with pytest.raises(DeixisError, match=r"run 'taught-1': made with other settings \(given\.teacher\)"):
+    with pytest.raises(DeixisError, match=r"run 'taught-1': made with other settings: given\.teacher \(kept"):
         read_kept(several)
 
 

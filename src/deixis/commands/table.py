@@ -14,7 +14,7 @@ from deixis.commands.console import AsJson, Device, Quiet, Switch, Threads, prin
 from deixis.errors import DeixisError, UsageError
 
 if TYPE_CHECKING:
-    from deixis.training.loop import Talk
+    from deixis.training.callbacks import Callbacks
 
 
 def table(
@@ -99,10 +99,10 @@ def stores(features: Sequence[str]) -> dict[str, Path]:
 
 
 @contextmanager
-def watched(console: Console, title: str) -> Iterator[Talk]:
+def watched(console: Console, title: str) -> Iterator[Callbacks]:
     """Show a progress bar around the training of one run."""
-    from deixis.commands.train import Bar
+    from deixis.commands.training_progress import TrainingProgress
 
     console.print(title, markup=False)
-    with Bar(console, title) as bar:
-        yield bar.talk()
+    with TrainingProgress(console, title) as progress:
+        yield progress.callbacks()

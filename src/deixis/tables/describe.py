@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,18 @@ from typing import Any, Literal
 
 from deixis.errors import DeixisError
 from deixis.evaluation.controls import Control
+from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.metrics.evaluate import group_of
-from deixis.runs.recipes import Recipe, UpDownRecipe, find, with_options
+from deixis.runs.options import with_options
+from deixis.runs.recipes import find_recipe
 from deixis.show.comparison import Column
 from deixis.toml import from_toml, located, require, value_of
+from deixis.training import renamed
+from deixis.training.recipe import Recipe
 from deixis.types import HeatPlace, Json, Place
 
 FILE = "table.toml"
-ROLES = ("start", "teacher", "judge")  # fields of a row that name rows whose models its training takes
+ROLES = ("init_from", "teacher", "reward_model")  # fields of a row that name rows whose models its training takes
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
 INVALID_NAME = "invalid name. Use letters, digits, '+', '.', '_' or '-'."
 
@@ -50,9 +55,9 @@ class Row:
     place: Literal[Place, HeatPlace] | None = None  # how a box is chosen; None: as the model does
     features: str = "default"  # the name of a feature store
     seeds: tuple[int, ...] = ()  # empty only for a control
-    start: str = ""  # this and the next two: see ROLES
+    init_from: str = ""  # this and the next two: see ROLES
     teacher: str = ""
-    judge: str = ""
+    reward_model: str = ""
     minutes: float = 0.0  # expected core-minutes of one seed
 
     @property
@@ -128,12 +133,19 @@ class Experiment:
         """
         row = run.row
         return {
-            "recipe": None if run.recipe is None else run.recipe.to_json(),
+            "recipe": None if run.recipe is None else settings_of(run.recipe),
             **{name: getattr(row, name) for name in ("source", "control", "place", "features")},
             "grounder": self.model_for(run, row.grounder).name if row.grounder else "",
             "given": {role: self.model_for(run, other).name for role, other in row.given.items()},
             "seed": run.seed,
         }
+
+
+def settings_of(recipe: Recipe) -> Json:
+    """Describe all settings of a recipe; ``paper`` is a text about them."""
+    settings: Json = json.loads(json.dumps(recipe.to_json()))
+    del settings["paper"]
+    return settings
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -162,9 +174,11 @@ def read_experiment(folder: Path) -> Experiment:
 def _row(name: str, values: Any, where: str) -> Row:
     """Read a row and check what concerns no other row."""
     table = {"title": name, "recipe": "", "options": "", **value_of(values, dict, where)}
+    for old, new in renamed.ROLES.items():
+        require(old not in table, where, f"'{old}' is now '{new}'. Use the new name.")
     recipe_name, options = (value_of(table.pop(key), str, f"{where}: field '{key}'") for key in ("recipe", "options"))
     with located(where):
-        recipe = with_options(find(recipe_name), options) if recipe_name else None
+        recipe = with_options(find_recipe(recipe_name), options) if recipe_name else None
     row = from_toml(Row, table, where, name=name, recipe=recipe)
     require(NAME.fullmatch(name), where, INVALID_NAME)
     require(row.source or not row.grounder, where, "a row with 'grounder' needs 'source', the row of a captioner.")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from deixis.data.reading import BadFile
+from deixis.differences import differences
 from deixis.files import lock
 from deixis.metrics.score import Score, compact_json, unpack_scores
-from deixis.tables.describe import Experiment
+from deixis.runs.recipes import read_recipe
+from deixis.tables.describe import Experiment, settings_of
 from deixis.toml import require
+from deixis.training import renamed
 from deixis.types import Json
 
 FILE = "runs.jsonl"
@@ -81,17 +82,14 @@ def _read(path: Path) -> dict[str, KeptRun]:
 
 def require_same(where: str | Path, before: Json, now: Json) -> None:
     """Refuse a result that was made with other settings. A field that did not exist then must be empty now."""
-    now = json.loads(json.dumps(now))
-    changed = [*_differences(before, now), *(name for name in now if now[name] and name not in before)]
+    absent = {name: value for name, value in now.items() if name not in before and not value}
+    changed = differences(_current({**absent, **before}), now)
     advice = "Give the row a new name, or delete the old result to run it again."
-    require(not changed, where, f"made with other settings ({', '.join(changed)}). {advice}")
+    require(not changed, where, f"made with other settings: {', '.join(changed)}. {advice}")
 
 
-def _differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
-    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        before, now = dict(enumerate(before)), dict(enumerate(now))
-    if isinstance(before, dict) and isinstance(now, dict):
-        for name in before:
-            yield from _differences(before[name], now.get(name), f"{where}.{name}" if where else str(name))
-    elif before != now:
-        yield where
+def _current(asked: Json) -> Json:
+    """Give kept settings their present names; fields of a recipe that were added later have their defaults."""
+    recipe = None if asked["recipe"] is None else settings_of(read_recipe({"paper": "", **asked["recipe"]}))
+    given = {renamed.ROLES.get(role, role): run for role, run in asked["given"].items()}
+    return {**asked, "recipe": recipe, "given": given}

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deixis.metrics.bootstrap import Comparison, Scores, paired_bootstrap
+from deixis.model_folder import with_proposals
 from deixis.show.comparison import ComparisonTable, Entry, Line, draw_chart, to_markdown
 from deixis.show.markdown import between_marks
 from deixis.tables.describe import Experiment, Run, Table
 from deixis.tables.kept import KeptRun, read_kept
-from deixis.training.recipe import PAIRS
+from deixis.training.supervision import CAPTIONS, PAIRS
 from deixis.types import Json
 
 RESAMPLES = 10_000
@@ -91,7 +92,5 @@ def _seconds(experiment: Experiment, run: Run, kept: Kept) -> dict[str, float]:
 
 def supervision(kept: KeptRun) -> str:
     """Describe in a few words what a run was trained on besides pixels, boxes behind its proposals included."""
-    shown = (
-        "captions" if kept.supervision == PAIRS else kept.supervision.replace("photographs with captions", "captions")
-    )
-    return shown if kept.proposals == "none" else f"{shown}; proposals: {kept.proposals}"
+    shown = "captions" if kept.supervision == PAIRS else kept.supervision.replace(CAPTIONS, "captions")
+    return with_proposals(shown, kept.proposals)

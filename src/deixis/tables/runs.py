@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from deixis.data.reading import read_json, read_json_lines
+from deixis.data.reading import read_json
 from deixis.errors import DeixisError
 from deixis.evaluation.controls import evaluate_control
 from deixis.evaluation.evaluate import evaluate_folder, joint_supervision
@@ -19,13 +19,15 @@ from deixis.metrics.bootstrap import by_image
 from deixis.metrics.evaluate import Evaluation
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import pack_scores, write_json
-from deixis.model_folder import supervision_of
+from deixis.model_folder import read_supervision
 from deixis.runs.recipes import with_data
-from deixis.runs.run import Given, Material, run_recipe
+from deixis.runs.run import InitFrom, run_recipe
 from deixis.tables.describe import FILE, Experiment, Run
 from deixis.tables.kept import KeptRun, keep_run, read_kept, require_same
 from deixis.toml import require
-from deixis.training.loop import Scores, Talk
+from deixis.training.callbacks import Callbacks
+from deixis.training.data import TrainingData
+from deixis.training.log import read_log
 from deixis.types import Json
 from deixis.vision.store import FeatureStore
 
@@ -44,7 +46,9 @@ class Runner:
     data: Path
     work: Path
     stores: Mapping[str, Path]  # feature stores by name
-    progress: Callable[[str], AbstractContextManager[Talk]] = lambda name: nullcontext(Talk())  # of training a run
+    progress: Callable[[str], AbstractContextManager[Callbacks]] = lambda name: nullcontext(
+        Callbacks()
+    )  # of training a run
     say: Callable[[str], None] = lambda text: None
     device: str = "auto"  # of evaluation
 
@@ -52,7 +56,7 @@ class Runner:
         self.skipped: set[str] = set()  # runs that lack a score
         splits = self.experiment.train, self.experiment.choose
         self.store = cache(lambda name: FeatureStore(self.stores[name]))
-        self.material = cache(lambda name: Material.from_folder(self.data, self.store(name), *splits))
+        self.training_data = cache(lambda name: TrainingData.from_folder(self.data, self.store(name), *splits))
         self.reference = cache(lambda split: read_reference(self.data, split))
 
     def run_all(self, runs: Sequence[Run], wait: Callable[[], None] = lambda: time.sleep(5)) -> None:
@@ -131,16 +135,17 @@ class Runner:
 
         folder.mkdir(parents=True, exist_ok=True)
         save()
-        given = Given(**{role: self.model(self.experiment.model_for(run, row)) for role, row in run.row.given.items()})
-        with self.progress(run.name) as talk:
+        given = {role: self.model(self.experiment.model_for(run, row)) for role, row in run.row.given.items()}
+        init = InitFrom(given.get("init_from"), given.get("teacher"), given.get("reward_model"))
+        with self.progress(run.name) as callbacks:
 
-            def validated(epoch: int, scores: Scores, best: bool) -> None:
-                talk.validated(epoch, scores, best)
+            def validated(epoch: int, scores: Mapping[str, float], best: bool) -> None:
+                callbacks.validated(epoch, scores, best)
                 save()
 
-            told = replace(talk, validated=validated)
+            data, timed = self.training_data(run.row.features), replace(callbacks, validated=validated)
             try:
-                run_recipe(with_data(recipe, self.data), self.material(run.row.features), folder, told, given)
+                run_recipe(with_data(recipe, self.data), data, folder, timed, init)
             finally:
                 save()
         save(finished=True)
@@ -162,7 +167,7 @@ class Runner:
                 values[split].setdefault(one.signature, {})[one.name] = one.value
             statistics[split] = pack_scores([by_image(one) for one in result.scores if one.name in columns])
         models = [self.model(one) for one in ([run] if run.row.recipe else experiment.needed(run))]
-        shown = [supervision_of(model) for model in models]
+        shown = [read_supervision(model) for model in models]
         trained = run.row.recipe is not None
         kept = KeptRun(
             run=run.name,
@@ -173,7 +178,7 @@ class Runner:
             training_seconds=round(read_json(models[0] / STATE)["seconds"], 1) if trained else 0.0,
             evaluation_seconds=round(time.process_time() - began, 1),
             values=values,
-            log=[line for _, line in read_json_lines(models[0] / "log.jsonl", [])] if trained else [],
+            log=read_log(models[0]) if trained else [],
             statistics=statistics,
         )
         keep_run(experiment, kept)
