@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 import tyro
+from deixis.pipelines.load import load_captioner
 
 from deixis.language.sentence import echoes
 from deixis.methods.updown.train import Validation
-from deixis.pipelines.load import load_captioner
 from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore
 
