@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from deixis.pipelines.checked import DOUBT
+from deixis.vision.eyes import Photo
 
 from deixis.calibration import auc
 from deixis.data import load
 from deixis.methods.albef.model import AlbefGrounder, Presence
 from deixis.methods.albef.presence import Evidence, Told, evidence
-from deixis.pipelines.checked import DOUBT
-from deixis.vision.eyes import Photo
 from deixis.vision.store import FeatureStore
 
 

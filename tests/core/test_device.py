@@ -12,6 +12,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from deixis.pipelines.load import load_captioner, load_finder, load_model
 from PIL import Image
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,7 +34,6 @@ from deixis.methods.scan.train import Pair, calibrate, recalls
 from deixis.methods.updown.model import Captioner, Style
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.pipelines.information_gain import Confidence
-from deixis.pipelines.load import load_captioner, load_finder, load_model
 from deixis.types import Json, Regions
 from deixis.vision.backbone import EfficientNetLite
 from deixis.vision.extractor import RegionExtractor, named_extractor

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from deixis.pipelines.load import PACKAGE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deixis.language.sentence import echoes, is_direction, is_out_of_sight, pieces, sentence
 from deixis.language.tokenise import tokens
-from deixis.pipelines.load import PACKAGE
 
 SAID = json.loads((PACKAGE / "deixis-8k" / "vocabulary.json").read_text(encoding="utf-8"))["words"]
 

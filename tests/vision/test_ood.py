@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deixis.pipelines.load import load_captioner, model_folder
 from PIL import Image, ImageDraw
 from safetensors.numpy import save_file
 from skimage import data as photographs
@@ -14,7 +15,6 @@ from skimage import data as photographs
 from deixis.errors import DeixisError
 from deixis.model_folder import FAMILIAR, pack_model
 from deixis.pipelines.caption import Teller
-from deixis.pipelines.load import load_captioner, model_folder
 from deixis.types import Regions
 from deixis.vision import ood as familiar
 from deixis.vision.ood import Familiar

@@ -49,7 +49,7 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
                 writer.writerow(about | told | _place(answer.grounding))
 
 
-class _SafeWriter(csv.DictWriter[str]):
+class _SafeWriter(csv.DictWriter):  # type: ignore[type-arg]  # no parameters at run time
     """Writer whose texts a spreadsheet does not compute: a cell that starts as a formula gets an apostrophe."""
 
     def writerow(self, row: Mapping[str, object]) -> object:

@@ -10,6 +10,7 @@ from typing import Any
 from deixis.errors import DeixisError
 from deixis.fields import fits
 from deixis.files import read_settings
+from deixis.model_folder import with_proposals
 from deixis.pipelines.models import KINDS, model_folder, model_names
 from deixis.types import Json
 
@@ -61,8 +62,7 @@ def describe_model(folder: Path, model: str) -> ListedModel | None:
         model=model,
         kind=str(kind),
         recipe=str(recipe.get("name", "unknown"))[:200],
-        supervision=str(recipe.get("supervision", "unknown"))[:200]
-        + (f"; proposals: {boxes}" if boxes.startswith("boxes") else ""),
+        supervision=with_proposals(str(recipe.get("supervision", "unknown"))[:200], boxes),
         bytes=weights.stat().st_size if weights.is_file() else 0,
         split=split,
         scores={name: value for name, score in _object(metrics, split).items() if (value := _value(score)) is not None},

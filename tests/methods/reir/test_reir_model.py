@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import load_finder
 from PIL import Image
 
 from deixis import DeixisError, cli
@@ -16,7 +17,6 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.localize.heat import hottest
 from deixis.methods.reir.model import ReirGrounder, alone
 from deixis.methods.reir.network import Matched, ReirConfig, ReirNet
-from deixis.pipelines.load import load_finder
 from deixis.vision.extractor import named_extractor
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on", "the"]], minimum=1)

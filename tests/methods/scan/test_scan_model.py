@@ -6,18 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import check_caption
 from PIL import Image
 
 from deixis import DeixisError, Phrase, Regions
 from deixis.calibration import Calibration
 from deixis.evaluation.evaluate import set_place
+from deixis.language.nouns import mark_words
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.localize.heat import heat_map, hottest
 from deixis.localize.votes import chosen
-from deixis.methods.scan.model import Placing, ScanGrounder, counting, place
+from deixis.methods.scan.model import Placing, ScanGrounder, place
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.pipelines.load import check_caption
 from deixis.types import HeatMap
 from deixis.vision.extractor import named_extractor
 
@@ -93,12 +94,12 @@ def test_of_two_places_alike_the_point_is_in_one() -> None:
 
 def test_words_that_count() -> None:
     (grammar,) = parse(["A brown dog runs after a big frisbee"])
-    assert counting(grammar, "all", VOCABULARY) == (True,) * 8
+    assert mark_words(grammar, "all", VOCABULARY) == (True,) * 8
     nouns = [
-        word for word, counts in zip(grammar.tokens, counting(grammar, "nouns", VOCABULARY), strict=True) if counts
+        word for word, counts in zip(grammar.tokens, mark_words(grammar, "nouns", VOCABULARY), strict=True) if counts
     ]
     assert nouns == ["dog"]  # nobody has told the matcher what a frisbee is
-    both = counting(grammar, "NOUN+ADJ", VOCABULARY)
+    both = mark_words(grammar, "NOUN+ADJ", VOCABULARY)
     assert [word for word, counts in zip(grammar.tokens, both, strict=True) if counts] == ["brown", "dog", "big"]
 
 

@@ -16,6 +16,7 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
 from deixis.fields import from_dict
+from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
@@ -148,7 +149,7 @@ class ScanGrounder:
         """Return word ids and which of them count in the score, both ``[C, T]``, on the device of the network."""
         count = self.network.config.count
         ids = [self.vocabulary.encode(parsed.tokens) for parsed in parses]
-        counts = [with_ends(counting(parsed, count, self.vocabulary), count) for parsed in parses]
+        counts = [with_ends(mark_words(parsed, count, self.vocabulary), count) for parsed in parses]
         return pad_words(ids, counts, device_of(self.network))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
@@ -180,17 +181,6 @@ class ScanGrounder:
 
 
 # Words and regions --------------------------------------------------------------------------------------------------
-
-
-def counting(grammar: Parse, count: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
-    """Which tokens count in the score, for :attr:`ScanConfig.count`.
-
-    A word that is not in the vocabulary says nothing of what it names, and counts only where all words do.
-    """
-    if count == "all":
-        return (True,) * len(grammar)
-    wanted = grammar.nouns if count == "nouns" else [tag in count.split("+") for tag in grammar.pos]
-    return tuple(want and token in vocabulary for want, token in zip(wanted, grammar.tokens, strict=True))
 
 
 def with_ends(counts: Sequence[bool], count: str) -> list[bool]:

@@ -19,7 +19,7 @@ class SelfTaughtConfig:
     threshold: float = 0.6  # tau: neighbours overlap so much with the surest box
     gap: float = 0.0  # how much surer it must be than the neighbour; .1 in the published code
     identical: bool = True  # whether boxes that lie just there, itself among them, are taught to stay; False: published
-    warm_up: float = 0.09375  # share of the training before any of this: 7.5k of 80k iterations (Sec. 4.2)
+    warmup: float = 0.09375  # share of the training before any of this: 7.5k of 80k iterations (Sec. 4.2)
 
 
 @dataclass(frozen=True)

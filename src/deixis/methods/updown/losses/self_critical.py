@@ -32,18 +32,18 @@ class CriticConfig:
         0.0  # lambda_2 of Eq. 19: how well a matcher thinks the sentence fits; 1 in the paper where it is used
     )
     consistency: float = 0.0  # how much captioner and matcher look at the same places when a noun is said
-    judge: str = ""  # recipe of that matcher
+    reward_model: str = ""  # recipe of that matcher
     samples: int = 5  # sentences an image
     baseline: Literal["greedy", "others"] = "greedy"  # Eq. 18; or the mean of the image's other samples
     temperature: float = 1.0  # of the sampling; under 1 the sentences stay closer to what is likely
-    still: float = 0.01  # a gap under this is nothing ...
-    patience: int = 3  # ... and after so many epochs of nothing the phase ends; 0: never
+    min_gap: float = 0.01  # a smaller gap counts as none ...
+    patience: int = 3  # ... and after so many epochs without one the phase ends; 0: never
 
     def __post_init__(self) -> None:
         if self.samples < (2 if self.baseline == "others" else 1):
             raise ValueError(f"{self.samples} samples an image are too few for the baseline '{self.baseline}'")
-        if bool(self.judge) != bool(self.match or self.consistency):
-            raise ValueError("a judge is needed for the rewards 'match' and 'consistency', and for nothing else")
+        if bool(self.reward_model) != bool(self.match or self.consistency):
+            raise ValueError("the rewards 'match' and 'consistency' need a reward_model, and only these use one")
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def as_captions(words: Tensor) -> Tensor:
 def nothing_left(lines: Sequence[Mapping[str, Any]], config: CriticConfig) -> bool:
     """Whether the gap stayed at nothing, by the lines of the log since the phase began."""
     last = [line["losses"].get("gap", float("inf")) for line in lines[-config.patience :]]
-    return 0 < config.patience == len(last) and max(last) < config.still
+    return 0 < config.patience == len(last) and max(last) < config.min_gap
 
 
 @contextmanager
