@@ -6,6 +6,7 @@ Boxes follow the one convention of :mod:`deixis.boxes`. All types are frozen; ar
 from __future__ import annotations
 
 import reprlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -359,8 +360,8 @@ class GroundedCaption:
 # Reading JSON: each function names the wrong field -----------------------------------------------------------------
 
 
-LARGEST = 2**53
-"""Largest number of a file, up to which floats hold every whole number."""
+LARGEST = sys.float_info.max
+"""Largest number that a float holds; JSON can have whole numbers beyond it."""
 
 
 def _brief(found: Any) -> str:
@@ -407,7 +408,7 @@ def _text(value: Mapping[str, Any], name: str) -> str:
 
 def _int(value: Mapping[str, Any], name: str) -> int:
     found = _get(value, name)
-    if isinstance(found, bool) or not isinstance(found, int) or abs(found) > LARGEST:
+    if isinstance(found, bool) or not isinstance(found, int) or abs(found) >= 2**63:
         raise DeixisError(f'the field "{name}" must be a whole number, not {_brief(found)}.')
     return found
 
