@@ -32,6 +32,9 @@ Precision = Literal["half", "int8"]
 LARGE = 1024
 """Numbers of a matrix from which on ``int8`` packs it; the others are no burden."""
 
+MAX_HEADER = 100_000_000
+"""Bytes of the header of a safetensors file, as in the format's own definition."""
+
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
 """What a damaged configuration raises while a model is built from it."""
 
@@ -107,9 +110,7 @@ def _in_bytes(key: str, value: Tensor) -> dict[str, Tensor]:
 
 def _weights(folder: Path) -> dict[str, Tensor]:
     """The weights of a model as its network takes them, however they were packed."""
-    from safetensors.torch import load_file
-
-    stored = load_file(folder / "weights.safetensors")
+    stored = load_tensors(folder / "weights.safetensors")
     for name, value in stored.items():
         if value.is_floating_point() and not value.isfinite().all():
             raise ValueError(f"the weights {name[:60]!r} are not finite numbers")
@@ -123,17 +124,39 @@ def build_network(make: Callable[[], Network], folder: str | Path) -> Network:
     Shapes are compared on the meta device first, so that a wrong configuration allocates no memory.
     """
     import torch
-    from safetensors import safe_open
 
     with torch.device("meta"):
         wanted = {name: list(value.shape) for name, value in make().state_dict().items()}
-    with safe_open(Path(folder) / "weights.safetensors", framework="pt") as file:
-        stored = {name: file.get_slice(name).get_shape() for name in file.keys() if not name.endswith(SCALE)}  # noqa: SIM118
+    stored = _stored_shapes(Path(folder) / "weights.safetensors")
     for name in sorted(wanted.keys() | stored.keys()):
         if wanted.get(name) != stored.get(name):
             sizes = f"{stored.get(name, 'absent')}, and the configuration expects {wanted.get(name, 'none')}"
             raise ValueError(f"the weights {name[:60]!r} are {sizes}")
     return make()
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a file of tensors; also one whose name is not UTF-8, which safetensors cannot map into memory."""
+    from safetensors.torch import load, load_file
+
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return load(path.read_bytes())
+    return load_file(path)
+
+
+def _stored_shapes(path: Path) -> dict[str, list[int]]:
+    """Read the shapes of the tensors in a safetensors file from its header; scales of packed matrices are left out."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > MAX_HEADER:
+            raise ValueError(f"the header of {path.name} has {size:,} bytes")
+        try:
+            header = json.loads(file.read(size))
+        except RecursionError:
+            raise ValueError(f"the header of {path.name} is nested too deeply") from None
+    return {name: entry["shape"] for name, entry in header.items() if name != "__metadata__" and SCALE not in name}
 
 
 def load_vocabulary(folder: str | Path, size: int) -> Vocabulary:

@@ -52,7 +52,8 @@ class Hosts:
     @classmethod
     def of(cls, host: str, allowed: Iterable[str] = ()) -> Hosts:
         """Return the loopback names, the host that the server listens on, and further allowed names."""
-        names = {_host_name(f"[{name}]" if name.count(":") > 1 else name) for name in (*LOOPBACK, host, *allowed)}
+        given = [f"[{name}]" if name.count(":") > 1 and "[" not in name else name for name in (host, *allowed)]
+        names = {*LOOPBACK, *map(_host_name, given)}
         return cls(frozenset(names - set(ANY_ADDRESS)), host in ANY_ADDRESS)
 
     def allow(self, header: str) -> bool:
