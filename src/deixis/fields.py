@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -10,16 +9,19 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 T = TypeVar("T")
 
-MAX_INT = 1_000_000
-MAX_FLOAT = 1e9
-MAX_TEXT = 1_000
-"""Largest values of fields that have no bound of their own; texts are counted in characters."""
+Bounds = tuple[float, float]
+"""Smallest and largest value of a number."""
+
+INT_BOUNDS: Bounds = (0, 1_000_000)
+FLOAT_BOUNDS: Bounds = (-1e9, 1e9)
+"""Bounds of numbers that have none of their own."""
+MAX_TEXT = 1_000  # characters
 
 
-def from_dict(cls: type[T], values: object, **largest: int) -> T:
-    """Build a dataclass from a JSON object; ValueError if a field is unknown, missing, of another type or too large.
+def from_dict(cls: type[T], values: object, bounds: Mapping[str, Bounds] | None = None) -> T:
+    """Build a dataclass from a JSON object; ValueError if a field is unknown, missing or not allowed.
 
-    Whole numbers are from 0 to ``MAX_INT``, or to the bound of the field in ``largest``.
+    A value is allowed if it is of the annotated type and, as a number, within the ``bounds`` of its field.
     """
     if not isinstance(values, Mapping):
         raise ValueError(f"{cls.__name__} must be an object, not {type(values).__name__}")
@@ -32,27 +34,28 @@ def from_dict(cls: type[T], values: object, **largest: int) -> T:
             raise ValueError(f"the field {name!r} of {cls.__name__} is missing")
     hints = get_type_hints(cls)
     for name, value in values.items():
-        if not fits(value, hints[name], largest.get(name, MAX_INT)):
+        if not fits(value, hints[name], (bounds or {}).get(name)):
             raise ValueError(f"the field {name!r} of {cls.__name__} is {_shown(value)}, which is not allowed")
-    return cls(**values)
+    return cls(**{name: float(value) if hints[name] is float else value for name, value in values.items()})
 
 
-def fits(value: object, hint: Any, largest: int = MAX_INT) -> bool:
+def fits(value: object, hint: Any, bounds: Bounds | None = None) -> bool:
     """Return whether a JSON value is of an annotated type and within bounds."""
     origin = get_origin(hint)
     if origin is Literal:
         return any(type(value) is type(choice) and value == choice for choice in get_args(hint))
     if origin in (Union, types.UnionType):
-        return any(fits(value, each, largest) for each in get_args(hint))
+        return any(fits(value, each, bounds) for each in get_args(hint))
     if hint in (None, type(None)):
         return value is None
     if hint is bool:
         return isinstance(value, bool)
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
+        low, high = bounds or INT_BOUNDS
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
     if hint is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and abs(value) <= MAX_FLOAT and math.isfinite(value)  # type: ignore[arg-type]  # a number
+        low, high = bounds or FLOAT_BOUNDS
+        return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high  # not NaN
     if hint is str:
         return isinstance(value, str) and len(value) <= MAX_TEXT
     raise TypeError(f"no rule for fields of the type {hint}")

@@ -40,7 +40,10 @@ PAIR_WEIGHT, MIN_PHRASE_WEIGHT = 8.0, 1.2
 """Rerank weights of the pair score of a sentence and of the log-probability of its weakest noun phrase. Chosen on
 validation captions (``experiments/flickr8k-entities``)."""
 
-MAX_SIZES = {"text_layers": 64, "fusion_layers": 64, "image_layers": 64, "heads": 256, "image_heads": 256}
+BOUNDS = {
+    **{"text_layers": (0, 64), "fusion_layers": (1, 64), "image_layers": (0, 64)},
+    **{"heads": (1, 256), "image_heads": (1, 256), "dropout": (0, 1)},
+}
 """Bounds of a stored configuration; the other sizes are compared with the stored weights."""
 
 BATCH = 64  # texts that are encoded together
@@ -255,7 +258,7 @@ class AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[AlbefNet, AlbefGrounder]:
-            sizes = from_dict(AlbefConfig, config["fusion"], **MAX_SIZES)
+            sizes = from_dict(AlbefConfig, config["fusion"], BOUNDS)
             network = build_network(lambda: AlbefNet(sizes), folder)
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
             if len(pieces) != sizes.vocabulary:
@@ -263,7 +266,7 @@ class AlbefGrounder:
             curves = config.get("presence")  # a model that was not calibrated has none
             presence = curves and Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
             longest = config["longest"]
-            if not fits(longest, int, sizes.positions) or longest < 3:
+            if not fits(longest, int, (3, sizes.positions)):
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
             return network, cls(network, pieces, config["extractor"], str(config["name"]), longest, presence)
 

@@ -37,6 +37,10 @@ class Found:
     attention: npt.NDArray[np.floating]  # [N] of the coarse stage
 
 
+BOUNDS = {"dropout": (0, 1), "keep": (1, 1000), "top_names": (0, 1000)}
+"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
+
+
 class ReirGrounder:
     """The ReIR network with its vocabulary, and the extractor whose regions it was trained on."""
 
@@ -141,7 +145,7 @@ class ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[ReirNet, ReirGrounder]:
-            sizes = from_dict(ReirConfig, _renamed(config["refiner"]), keep=1000, top_names=1000)
+            sizes = from_dict(ReirConfig, _renamed(config["refiner"]), BOUNDS)
             refiner = build_network(lambda: ReirNet(sizes), folder)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])

@@ -34,6 +34,10 @@ COSINE_WEIGHT = 2.0
 """Rerank weight of the mean cosine; chosen on validation captions (``experiments/flickr8k-entities``)."""
 
 
+BOUNDS = {"sharpness": (0.01, 100), "leak": (0, 1), "cells": (1, 256)}
+"""Bounds of a stored configuration; sizes are compared with the stored weights."""
+
+
 @dataclass(frozen=True)
 class Placing:
     """How attention over regions becomes a box and a heat map."""
@@ -169,12 +173,12 @@ class ScanGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[ScanNet, ScanGrounder]:
-            sizes = from_dict(ScanConfig, config["matcher"])
+            sizes = from_dict(ScanConfig, config["matcher"], BOUNDS)
             matcher = build_network(lambda: ScanNet(sizes), folder)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])
             renamed = {"place": "attention"} if config["placing"]["place"] == "best" else {}  # as in version 0.1
-            placing = from_dict(Placing, {**config["placing"], **renamed}, cells=256)
+            placing = from_dict(Placing, {**config["placing"], **renamed}, BOUNDS)
             return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
 
         return read_model(folder, "matcher", build)

@@ -44,11 +44,14 @@ class GenerationConfig:
         renamed = {OLD_NAMES.get(name, name): given for name, given in value.items()}
         if renamed.get("place") == "best":
             renamed["place"] = "attention"
-        config = from_dict(cls, renamed, beam=100, rerank_beam=100, max_words=1000, min_words=1000, branches=64)
-        if config.beam < 1 or config.max_words < 1 or config.branches == 0:
-            raise ValueError("beam, max_words and branches must be at least 1")
-        return config
+        return from_dict(cls, renamed, BOUNDS)
 
+
+BOUNDS = {
+    **{"beam": (1, 100), "rerank_beam": (0, 100), "length_power": (0, 10)},
+    **{"max_words": (1, 1000), "min_words": (0, 1000), "branches": (1, 64)},
+}
+"""Bounds of a stored configuration."""
 
 OLD_NAMES = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeats": "allow_adjacent_repeats"}
 """Fields of configurations written by version 0.1."""

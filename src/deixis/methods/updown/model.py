@@ -21,6 +21,9 @@ from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.ood import OodDetector
 
+BOUNDS = {"branches": (1, 64), "heads": (0, 256), "dropout": (0, 1)}
+"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
+
 
 class Captioner:
     """A decoder with its vocabulary, and the extractor whose regions it was trained on.
@@ -123,7 +126,7 @@ class Captioner:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[Decoder, Captioner]:
-            sizes = from_dict(DecoderConfig, config["decoder"], branches=64, heads=256)
+            sizes = from_dict(DecoderConfig, config["decoder"], BOUNDS)
             network = build_network(lambda: Decoder(sizes), folder)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             generation = GenerationConfig.from_json(config.get("generation") or config["style"])
