@@ -17,9 +17,10 @@ from deixis import boxes as geometry
 from deixis.errors import DeixisError
 
 Box = tuple[float, float, float, float]
-Place = Literal["best", "vote"]  # the box of a word: the region with the most attention, or the one that all vote for
+Place = Literal["attention", "vote"]
+"""Box rules for attention over regions: the region with the most attention, or the one with the most votes."""
 HeatPlace = Literal["heat", "alpha", "threshold"]
-"""The box of a heat map: the region with the most heat by our rule, or by AMC's; or the box around what is hot."""
+"""Box rules for heat maps: the best region by our rule or by AMC's, or the box around the hottest connected area."""
 Point = tuple[float, float]
 Json = dict[str, Any]
 
