@@ -15,9 +15,9 @@ from rich.progress import track
 
 from deixis.commands.score import tell
 from deixis.errors import DeixisError
+from deixis.localize.points import bicubic_maximum
 from deixis.metrics.evaluate import Evaluation
 from deixis.metrics.formats import Predictions
-from deixis.metrics.phrases import peak
 from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import save_scores
 from deixis.show.page import Shown, caption_page
@@ -193,7 +193,7 @@ def write(folder: Path, predictions: Predictions, result: Evaluation, about: Map
 
 def without_heat(found: Grounding) -> Grounding:
     """The grounding, pointing where its heat map was scored; maps of a whole split would be tens of megabytes."""
-    return found if found.heat is None else replace(found, heat=None, point=peak(found.heat))
+    return found if found.heat is None else replace(found, heat=None, point=bicubic_maximum(found.heat))
 
 
 def write_pages(

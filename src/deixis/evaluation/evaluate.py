@@ -146,7 +146,7 @@ def set_place(model: Captioner | PhraseGrounder, place: Place | HeatPlace) -> No
         by = "heat maps" if isinstance(model, AlbefGrounder) else "attention to regions"
         raise DeixisError(f"{model.name} finds boxes by {by}; its --place is {' or '.join(known)}, not {place}.")
     if isinstance(model, Captioner):
-        model.style = replace(model.style, place=cast(Place, place))
+        model.generation = replace(model.generation, place=cast(Place, place))
     elif isinstance(model, ScanGrounder):
         model.placing = replace(model.placing, place=cast(Place, place))
     elif isinstance(model, ReirGrounder):

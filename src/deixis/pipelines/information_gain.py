@@ -16,7 +16,7 @@ from PIL import Image
 from deixis.device import device_of, to_device
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
-from deixis.methods.updown.decode import forbid, mean_logprobs
+from deixis.methods.updown.decode import force_decode
 from deixis.methods.updown.model import Captioner
 from deixis.types import GroundedCaption
 from deixis.vision.eyes import Eyes
@@ -55,19 +55,15 @@ class Confidence:
         """The log-probability of each caption where there is nothing to see."""
         if not captions:
             return []
-        decoder, style, vocabulary = self.captioner.decoder, self.captioner.style, self.captioner.vocabulary
+        decoder, generation, vocabulary = self.captioner.decoder, self.captioner.generation, self.captioner.vocabulary
         sentences = [vocabulary.encode(caption.words) for caption in captions]
         # a sentence of the greatest length was cut off before its end: its own probability does not count the end
-        sentences = [ids[:-1] if len(ids) - 2 == style.max_words else ids for ids in sentences]
+        sentences = [ids[:-1] if len(ids) - 2 == generation.max_words else ids for ids in sentences]
         device = device_of(decoder)
         ids = pad_ragged([sentences] * len(blanks()), Vocabulary.pad).to(device)  # [blanks, captions, T + 1]
-        decoded = decoder(decoder.encode_regions(to_device(self._nothing, device)), ids[..., :-1], style.branches)
-        logprobs = decoder.speak(decoded.states)
-        for t in range(logprobs.shape[2]):
-            forbid(logprobs[:, :, t], ids[..., t], t, style.rules())
-        said = mean_logprobs(logprobs).gather(-1, ids[..., 1:, None]).squeeze(-1)  # [blanks, captions, T]
-        said = torch.where(ids[..., 1:] == Vocabulary.pad, 0.0, said)
-        return [float(value) for value in said.sum(-1).amax(0)]
+        encoded = decoder.encode_regions(to_device(self._nothing, device))
+        scores = force_decode(decoder, encoded, ids, generation).scores  # [blanks, captions]
+        return [float(value) for value in scores.amax(0)]
 
 
 def blanks() -> list[Image.Image]:

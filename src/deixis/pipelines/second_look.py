@@ -23,8 +23,8 @@ from deixis import boxes as geometry
 from deixis.language.names import COCO_NOUNS, with_article
 from deixis.language.parse import parse_words
 from deixis.language.sentence import sentence
-from deixis.localize.votes import chosen
-from deixis.methods.reir.phrases import detector_names
+from deixis.localize.class_names import detector_classes
+from deixis.localize.votes import vote_region
 from deixis.pipelines.looks import Looks
 from deixis.types import GroundedCaption, Grounding, Regions
 from deixis.vision.backbone import imagenet_classes
@@ -104,7 +104,7 @@ class SecondLook:
         heat |= {_CALLED.get(one, one): found[one] for one in others[:OTHERS]}
         shares = {noun: weights / weights.sum() for noun, weights in heat.items()}
         boxes = {
-            noun: geometry.as_box(regions.boxes[chosen(regions, share, "vote", self.eyes.detector)])
+            noun: geometry.as_box(regions.boxes[vote_region(regions, share, self.eyes.detector)])
             for noun, share in shares.items()
         }
         close = bool(geometry.area(boxes[main]) >= CLOSE * regions.size[0] * regions.size[1])
@@ -144,7 +144,7 @@ class SecondLook:
         labels = regions.labels
         if labels is None or not self.eyes.detector:
             return {}
-        own = detector_names(labels)
+        own = detector_classes(labels, imagenet_classes())
         found = {name: np.zeros(len(regions)) for name in own if name}
         for at, (ids, probs) in enumerate(zip(labels.ids, labels.probs, strict=True)):
             for number, prob in zip(ids, probs, strict=True):

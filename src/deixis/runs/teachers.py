@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from deixis.errors import DeixisError
-from deixis.language.nouns import noun_table
+from deixis.language.nouns import counted_words, noun_table
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.scan.model import ScanGrounder, counting
+from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.recipes import ScanRecipe
 from deixis.methods.updown.batches import Example
 from deixis.methods.updown.losses.self_critical import Reward, cider_reward, consistency_reward, match_reward
@@ -41,7 +41,7 @@ class Guide:
         self.counts: Tensor | None = None  # [V]; None: all words
         count = aligner.matcher.config.count
         if count != "all":
-            marked = noun_table(parses, vocabulary, lambda grammar: counting(grammar, count, aligner.vocabulary))
+            marked = noun_table(parses, vocabulary, lambda parsed: counted_words(parsed, count, aligner.vocabulary))
             self.counts = torch.tensor(marked)
 
     @torch.no_grad()

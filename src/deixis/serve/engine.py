@@ -295,7 +295,7 @@ def describe(name: str, model: Model) -> Json:
     """What is told of a model: its name, what it does, how many branches speak, and what it sees with."""
     extractor = None if model.eyes is None else model.eyes.name
     if isinstance(model, Captioner):
-        branches = model.style.branches or model.decoder.config.branches
+        branches = model.generation.branches or model.decoder.config.branches
         return {"name": name, "does": ["caption"], "branches": branches, "extractor": extractor}
     return {"name": name, "does": ["ground", "check"], "branches": None, "extractor": extractor}
 

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Self, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from deixis import boxes as geometry
 from deixis.device import CPU, device_of, to_device
 from deixis.language.parse import parse_words
 from deixis.language.sentence import echoes, sentence
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
-from deixis.localize.votes import chosen
-from deixis.methods.updown.decode import Rules, Sentences, beam, forbid, greedy, mean_logprobs, reordered, voters
+from deixis.localize.branches import ground_word
+from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode, greedy
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.model_folder import FAMILIAR, read_model, write_model
 from deixis.pipelines.looks import Looks
 from deixis.pipelines.second_look import SecondLook
-from deixis.types import GroundedCaption, Grounding, Json, Place, Regions
+from deixis.types import GroundedCaption, Grounding, Json, Regions
 from deixis.vision.eyes import Eyes, Photo, open_photo
 from deixis.vision.ood import Familiar
 
@@ -35,34 +33,19 @@ WORST = 1e4
 """Nats that no sentence can make up for."""
 
 
-@dataclass(frozen=True)
-class Style:
-    """How sentences are made."""
-
-    beam: int = 1
-    judged: int = 0  # the beam where a judge reads its sentences; 0: the same
-    length_power: float = 0.0  # of a sentence's length, that its log-probability is divided by when a beam ends
-    echoes: bool = True  # a beam's best sentence is taken even if it says a word twice and another does not
-    max_words: int = 20
-    min_words: int = 0
-    repeats: bool = False  # whether a word may follow itself at once
-    branches: int | None = None  # how many of the decoder's branches speak; None: all
-    place: Place = "best"  # the box of a word: the branches' best regions merged, or the one that all regions vote for
-
-    def rules(self) -> Rules:
-        """The same as the decoder's rules; the unknown word is never said."""
-        v = Vocabulary
-        return Rules(v.bos, v.eos, v.pad, (v.pad, v.bos, v.unk), self.max_words, self.min_words, self.repeats)
-
-
 class Captioner:
     """A decoder with its vocabulary, and the extractor whose regions it understands."""
 
     def __init__(
-        self, decoder: Decoder, vocabulary: Vocabulary, extractor: Json, name: str, style: Style | None = None
+        self,
+        decoder: Decoder,
+        vocabulary: Vocabulary,
+        extractor: Json,
+        name: str,
+        generation: GenerationConfig | None = None,
     ) -> None:
         self.decoder, self.vocabulary = decoder.eval(), vocabulary
-        self.eyes, self.name, self.style = Eyes(extractor), name, style or Style()
+        self.eyes, self.name, self.generation = Eyes(extractor), name, generation or GenerationConfig()
         self.judge: Judge | None = None  # who has a say in which sentence of a beam is taken
         self.familiar: Familiar | None = None  # what the photographs were like that it learnt from
 
@@ -127,8 +110,8 @@ class Captioner:
                     caption=sentence(words[i]),
                 )
                 said = slice(len(words[i]))
-                attention, voted = sentences.attention[i, 0, said, :, : len(one)], sentences.voted[i, 0, said]
-                yield caption, Looks(attention.numpy(), voted.numpy())
+                attention, mask = sentences.attention[i, 0, said, :, : len(one)], sentences.branch_mask[i, 0, said]
+                yield caption, Looks(attention.numpy(), mask.numpy())
 
     @torch.no_grad()
     def readings(
@@ -145,13 +128,7 @@ class Captioner:
             rows = [[self.vocabulary.encode(words) for words in each] for each in given]
             ids = pad_ragged(rows, Vocabulary.pad).to(device)
             encoded = self.decoder.encode_regions(to_device(pad_regions(some), device))
-            decoded = self.decoder(encoded, ids[..., :-1], self.style.branches)
-            logprobs = self.decoder.speak(decoded.states)
-            for t in range(logprobs.shape[2]):  # what it would have said is said under its rules
-                forbid(logprobs[:, :, t], ids[..., t], t, self.style.rules())
-            said = mean_logprobs(logprobs).gather(-1, ids[..., 1:, None]).squeeze(-1)
-            spoken = Sentences(ids[..., 1:], said, decoded.attention, voters(logprobs, ids[..., 1:]))
-            spoken = to_device(spoken, CPU)
+            spoken = to_device(force_decode(self.decoder, encoded, ids, self.generation), CPU)
             for i, one in enumerate(some):
                 yield [
                     tuple(self._ground(spoken, i, t, word, one, c) for t, word in enumerate(words))
@@ -161,16 +138,20 @@ class Captioner:
     def _ground(
         self, sentences: Sentences, image: int, step: int, word: str, regions: Regions, sentence: int = 0
     ) -> Grounding:
-        return ground_word(sentences, image, step, word, regions, sentence, self.style.place, self.eyes.detector)
+        attention = sentences.attention[image, sentence, step].numpy()
+        branch_mask = sentences.branch_mask[image, sentence, step].numpy()
+        return ground_word(word, step, attention, branch_mask, regions, self.generation.place, self.eyes.detector)
 
     @torch.no_grad()
     def _sentences(self, regions: Sequence[Regions]) -> Sentences:
         encoded = self.decoder.encode_regions(to_device(pad_regions(regions), device_of(self.decoder)))
-        width = self.style.beam if self.judge is None else self.style.judged or self.style.beam
-        if width == 1:
-            return to_device(greedy(self.decoder, encoded, self.style.rules(), self.style.branches), CPU)
-        said = to_device(beam(self.decoder, encoded, self.style.rules(), width, self.style.length_power), CPU)
-        return reordered(said, self._order(said, regions))
+        generation = self.generation
+        if self.judge is not None and generation.rerank_beam:
+            generation = replace(generation, beam=generation.rerank_beam)
+        if generation.beam == 1:
+            return to_device(greedy(self.decoder, encoded, generation), CPU)
+        said = to_device(beam_search(self.decoder, encoded, generation), CPU)
+        return said.reordered(self._order(said, regions))
 
     def _order(self, said: Sentences, regions: Sequence[Regions]) -> Tensor:
         """Which sentence of a beam comes first for each image, which next ``[I, S]``.
@@ -178,12 +159,12 @@ class Captioner:
         Those that say a word twice come last where that is wanted, and the judge's nats count.
         """
         length = (said.words != Vocabulary.pad).sum(-1).clamp_min(1)
-        worth = said.scores / length**self.style.length_power
+        worth = said.scores / length**self.generation.length_power
         words = [[self.vocabulary.decode(one) for one in each] for each in said.words.tolist()]
         if self.judge is not None:
             texts = [[" ".join(one) for one in each] for each in words]
             worth = worth + torch.tensor([self.judge(*pair) for pair in zip(regions, texts, strict=True)])
-        if not self.style.echoes:
+        if not self.generation.allow_repeated_words:
             worth = worth - WORST * torch.tensor([[echoes(one) for one in each] for each in words]).float()
         return worth.argsort(dim=1, descending=True, stable=True)
 
@@ -193,7 +174,7 @@ class Captioner:
             "kind": "captioner",
             "name": self.name,
             "decoder": asdict(self.decoder.config),
-            "style": asdict(self.style),
+            "generation": asdict(self.generation),
             "extractor": self.eyes.to_json(),
         }
         path = Path(folder)
@@ -210,36 +191,10 @@ class Captioner:
         def build(config: Json) -> tuple[Decoder, Captioner]:
             decoder = Decoder(DecoderConfig(**config["decoder"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            style = Style(**config["style"])
-            return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), style)
+            # version 0.1 wrote "style"
+            generation = GenerationConfig.from_json(config["generation"] if "generation" in config else config["style"])
+            return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), generation)
 
         captioner = read_model(folder, "captioner", build)
         captioner.familiar = Familiar.load(Path(folder), captioner.decoder.config.features)
         return captioner
-
-
-def ground_word(
-    sentences: Sentences,
-    image: int,
-    step: int,
-    word: str,
-    regions: Regions,
-    sentence: int = 0,
-    place: Place = "best",
-    detector: bool = False,
-) -> Grounding:
-    """The place of the word that was said at a step, by the branches that voted for it.
-
-    Their best boxes are its parts, and merged into one they are its box; or its box is the region that all regions vote
-    for by the attention of these branches. The score is the mean attention that they gave to their best boxes.
-    """
-    voted = sentences.voted[image, sentence, step]  # [K]
-    attention = sentences.attention[image, sentence, step][voted]  # [voters, N]
-    weight, region = attention.max(-1)
-    boxes = regions.boxes[np.unique(region.numpy())]
-    parts = tuple(geometry.as_box(box) for box in boxes) if len(boxes) > 1 else ()
-    if place == "vote":
-        whole = regions.boxes[chosen(regions, attention.mean(0)[: len(regions)].numpy(), place, detector)]
-    else:
-        whole = geometry.union(boxes)
-    return Grounding(word, geometry.as_box(whole), float(weight.mean()), step, step + 1, parts)

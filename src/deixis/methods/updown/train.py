@@ -12,16 +12,17 @@ from torch import Tensor, nn
 
 from deixis.data import Dataset, Sample
 from deixis.errors import DeixisError
+from deixis.language.nouns import counted_words
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.scan.model import counting
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
-from deixis.methods.updown.losses.cross_entropy import cross_entropy, hear_own_words
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
-from deixis.methods.updown.losses.self_critical import Images, nothing_left, self_critical
+from deixis.methods.updown.losses.self_critical import Images, reward_converged, self_critical
 from deixis.methods.updown.losses.supervised import attention_nll, region_classification
-from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig
 from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.metrics.captions import caption_scores
@@ -60,7 +61,8 @@ class Network(nn.Module):
         encoded = decoder.encode_regions(batch.regions)
         inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
         if recipe.scheduled_sampling:
-            inputs = hear_own_words(decoder, encoded, inputs, recipe.scheduled_sampling * progress, pad)
+            chance = recipe.scheduled_sampling * progress
+            inputs = scheduled_sampling(decoder, encoded, inputs, chance, pad, phase.branches or None)
         decoded = decoder(encoded, inputs, phase.branches or None)
         if phase.objective == "cycle":
             terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
@@ -90,8 +92,8 @@ class Network(nn.Module):
 
     def _criticised(self, phase: Phase, batch: Batch) -> dict[str, Tensor]:
         recipe, images = self.recipe, Images(batch.images, batch.regions)
-        rules = Style(max_words=recipe.max_words).rules()  # those of the finished captioner
-        return self_critical(self.decoder, images, self.guides.rewards, rules, recipe.critic, phase.branches or None)
+        generation = GenerationConfig(max_words=recipe.max_words, branches=phase.branches or None)
+        return self_critical(self.decoder, images, self.guides.rewards, generation, recipe.critic)
 
 
 def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions) -> DecoderConfig:
@@ -125,8 +127,8 @@ def train_updown(recipe: UpDownRecipe, material: Material, out: Path, talk: Talk
     usual = cache(partial(known_photographs, material))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
-        style = Style(max_words=recipe.max_words, branches=branches)
-        return Captioner(network.decoder, vocabulary, material.extractor, recipe.name, style)
+        generation = GenerationConfig(max_words=recipe.max_words, branches=branches)
+        return Captioner(network.decoder, vocabulary, material.extractor, recipe.name, generation)
 
     def validate(network: Network, phase: Phase) -> Scores:
         said = validation.captions(captioner(network, phase.branches or None))
@@ -148,7 +150,7 @@ def train_updown(recipe: UpDownRecipe, material: Material, out: Path, talk: Talk
         out,
         validate,
         replace(talk, save_best=save_best),
-        finished=lambda lines: nothing_left(lines, recipe.critic),
+        finished=lambda lines: reward_converged(lines, recipe.critic),
     )
 
 
@@ -215,7 +217,7 @@ def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabul
         examples = [replace(example, visual=each) for example, each in zip(examples, marks, strict=True)]
     if recipe.distil.teacher and objectives != {"self-critical"}:
         # as in the published code, a noun that the captioner does not know is not shown
-        marks = _marks(samples, recipe.max_words, lambda grammar: counting(grammar, "nouns", vocabulary))
+        marks = _marks(samples, recipe.max_words, lambda parsed: counted_words(parsed, "nouns", vocabulary))
         examples = [replace(example, nouns=each) for example, each in zip(examples, marks, strict=True)]
     if "supervised" in objectives:
         examples = _with_boxes(examples, samples, recipe.max_words)
