@@ -13,7 +13,7 @@ from deixis import DeixisError, cli
 from deixis.boxes import contains
 from deixis.calibration import Calibration, auc, fit
 from deixis.language.vocabulary import Vocabulary
-from deixis.localize.heat import hottest
+from deixis.localize.points import centre_of_maximum
 from deixis.methods.reir.model import ReirGrounder, alone
 from deixis.methods.reir.network import Matched, ReirConfig, ReirNet
 from deixis.pipelines.load import load_finder
@@ -52,7 +52,7 @@ def test_phrases_of_a_list_are_looked_for_one_by_one(folder: tuple[Path, Path]) 
         assert 0 < one.score < 1
         assert one.heat is not None
         assert one.heat.size == (90, 60)
-        assert one.point == hottest(one.heat)
+        assert one.point == centre_of_maximum(one.heat)
     assert grounder.ground(folder[1], []) == []
 
 

@@ -15,13 +15,15 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
+from deixis.language.descriptions import Description, describe
 from deixis.language.parse import parse
 from deixis.language.tokenise import tokens
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
-from deixis.localize.heat import heat_map, hottest
+from deixis.localize.heat import heat_map
+from deixis.localize.points import centre_of_maximum
 from deixis.methods.reir.network import ReirConfig, ReirNet
-from deixis.methods.reir.phrases import Description, describe, name_vectors, pad_phrases
+from deixis.methods.reir.phrases import name_vectors, pad_phrases
 from deixis.model_folder import read_model, write_model
 from deixis.types import Box, Grounding, Json, Phrase, Regions
 from deixis.vision.eyes import Eyes, Photo
@@ -85,7 +87,7 @@ class ReirGrounder:
                 self.calibration(one.evidence),
                 start,
                 end,
-                point=hottest(heat),
+                point=centre_of_maximum(heat),
                 heat=heat,
             )
             for text, one, heat, (start, end) in zip(texts, found, heats, spans, strict=True)
@@ -101,10 +103,10 @@ class ReirGrounder:
             some = [self.eyes.look(one) for one in regions[start : start + batch]]
             asked = descriptions[start : start + batch]
             device = device_of(self.refiner)
-            phrases = to_device(pad_phrases(asked, self.vocabulary, meaning=named), device)
+            phrases = to_device(pad_phrases(asked, self.vocabulary, embed=named), device)
             names = name_vectors(some, self.refiner.config.top_names).to(device) if named else None
             matched = self.refiner(to_device(pad_regions(some), device), phrases, names)
-            boxes, evidence = (part.cpu().numpy() for part in matched.answer())
+            boxes, evidence = (part.cpu().numpy() for part in matched.predict())
             attention = matched.attention.cpu().double().numpy()  # [I, P, N]
             for i, one in enumerate(some):
                 count = sum(len(description.phrases) for description in asked[i])
@@ -130,7 +132,7 @@ class ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[ReirNet, ReirGrounder]:
-            refiner = ReirNet(ReirConfig(**config["refiner"]))
+            refiner = ReirNet(ReirConfig.from_json(config["refiner"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
             calibration = Calibration(**config["calibration"])
             return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration)

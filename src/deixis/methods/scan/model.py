@@ -21,12 +21,14 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
 from deixis.errors import DeixisError
+from deixis.language.nouns import counted_words
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
-from deixis.localize.heat import heat_map, hottest
-from deixis.localize.votes import chosen
-from deixis.methods.scan.network import ScanConfig, ScanNet, Seen
+from deixis.localize.attention import select_region
+from deixis.localize.heat import heat_map
+from deixis.localize.points import centre_of_maximum
+from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
 from deixis.model_folder import read_model, write_model
 from deixis.types import Grounding, Json, Phrase, Place, Regions
 from deixis.vision.eyes import Eyes, Photo
@@ -40,6 +42,11 @@ class Placing:
 
     place: Place = "vote"  # the region with the most attention, or the one that all regions vote for
     cells: int = 32  # of the heat map, along each side
+
+    @classmethod
+    def from_json(cls, value: Json) -> Placing:
+        """Read a stored configuration; version 0.1 called the place "attention" "best"."""
+        return cls("attention" if value["place"] == "best" else value["place"], int(value["cells"]))
 
 
 class ScanGrounder:
@@ -100,11 +107,11 @@ class ScanGrounder:
     @torch.no_grad()
     def scores(self, regions: Sequence[Regions], sentences: Sequence[str], batch: int = 64) -> npt.NDArray[np.float32]:
         """Scores ``[images, sentences]`` of all pairs, ``batch`` images at a time."""
-        heard = self.matcher.hear(*self.encode(parse(sentences, quiet=True)))
+        encoded = self.matcher.encode_words(*self.encode(parse(sentences, quiet=True)))
         rows = []
         for start in range(0, len(regions), batch):
             some = [self.eyes.look(one) for one in regions[start : start + batch]]
-            rows.append(self.matcher.scores(see(self.matcher, some), heard).cpu())
+            rows.append(self.matcher.scores(encode_regions(self.matcher, some), encoded).cpu())
         return torch.cat(rows).numpy()
 
     @torch.no_grad()
@@ -114,8 +121,8 @@ class ScanGrounder:
         Begin and end are read, but not told.
         """
         words, counts = self.encode(parses)
-        heard = self.matcher.hear(words[None], counts[None])
-        attention, relevance = self.matcher.align(see(self.matcher, [regions]), heard)
+        encoded = self.matcher.encode_words(words[None], counts[None])
+        attention, relevance = self.matcher.align(encode_regions(self.matcher, [regions]), encoded)
         spans = [slice(1, 1 + len(grammar)) for grammar in parses]
         return (
             [look[span].numpy() for look, span in zip(attention[0].cpu(), spans, strict=True)],
@@ -126,7 +133,7 @@ class ScanGrounder:
         """Word ids and which of them count, both ``[C, T]``, as the matcher reads them and where it does."""
         count = self.matcher.config.count
         ids = [self.vocabulary.encode(grammar.tokens) for grammar in parses]
-        counts = [with_ends(counting(grammar, count, self.vocabulary), count) for grammar in parses]
+        counts = [with_ends(counted_words(parsed, count, self.vocabulary), count) for parsed in parses]
         return pad_words(ids, counts, device_of(self.matcher))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
@@ -148,24 +155,13 @@ class ScanGrounder:
         def build(config: Json) -> tuple[ScanNet, ScanGrounder]:
             matcher = ScanNet(ScanConfig(**config["matcher"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            calibration, placing = Calibration(**config["calibration"]), Placing(**config["placing"])
+            calibration, placing = Calibration(**config["calibration"]), Placing.from_json(config["placing"])
             return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
 
         return read_model(folder, "matcher", build)
 
 
 # Words and regions --------------------------------------------------------------------------------------------------
-
-
-def counting(grammar: Parse, count: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
-    """Which tokens count in the score, for :attr:`ScanConfig.count`.
-
-    A word that is not in the vocabulary says nothing of what it names, and counts only where all words do.
-    """
-    if count == "all":
-        return (True,) * len(grammar)
-    wanted = grammar.nouns if count == "nouns" else [tag in count.split("+") for tag in grammar.pos]
-    return tuple(want and token in vocabulary for want, token in zip(wanted, grammar.tokens, strict=True))
 
 
 def with_ends(counts: Sequence[bool], count: str) -> list[bool]:
@@ -185,9 +181,9 @@ def pad_words(
     return words.to(device), counted.to(device)
 
 
-def see(matcher: ScanNet, regions: Sequence[Regions]) -> Seen:
-    """The regions of several images in the common space, computed where the matcher's weights are."""
-    return matcher.see(to_device(pad_regions(regions), device_of(matcher)))
+def encode_regions(matcher: ScanNet, regions: Sequence[Regions]) -> EncodedRegions:
+    """Embed the regions of several images on the matcher's device."""
+    return matcher.encode_regions(to_device(pad_regions(regions), device_of(matcher)))
 
 
 # Places -------------------------------------------------------------------------------------------------------------
@@ -200,10 +196,10 @@ def place(
     heat = heat_map(weights, regions, placing.cells)
     return Grounding(
         text=phrase.text,
-        box=geometry.as_box(regions.boxes[chosen(regions, weights, placing.place, detector)]),
+        box=geometry.as_box(regions.boxes[select_region(regions, weights, placing.place, detector)]),
         score=score,
         start=phrase.start,
         end=phrase.end,
-        point=hottest(heat),
+        point=centre_of_maximum(heat),
         heat=heat,
     )
