@@ -15,17 +15,18 @@ from PIL import Image
 from deixis.calibration import Calibration
 from deixis.errors import DeixisError
 from deixis.evaluation.evaluate import set_place
-from deixis.language.parse import parse
 from deixis.language.wordpiece import WordPieces
-from deixis.localize.heat import DETECTED, PROPOSED, BoxRules
+from deixis.localize.alpha import rank_boxes
+from deixis.localize.class_names import class_probabilities
+from deixis.localize.heat_rules import DETECTOR_RULES, PROPOSAL_RULES, HeatRules
+from deixis.localize.points import bicubic_maximum
+from deixis.localize.threshold import threshold_box
 from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.images import square_grid, square_pixels, standardised, varied
-from deixis.methods.albef.model import AlbefGrounder, Presence, pad_texts, threshold_box
+from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
+from deixis.methods.albef.model import AlbefGrounder, Presence, pad_texts
 from deixis.methods.albef.network import AlbefNet
 from deixis.methods.albef.pair_scores import pair_scores
-from deixis.methods.reir.phrases import named_chances
-from deixis.metrics.phrases import peak, rank_boxes
-from deixis.types import HeatMap, HeatPlace, Labels, Phrase, Regions
+from deixis.types import HeatPlace, Labels, Phrase, Regions
 from deixis.vision.extractor import named_extractor
 
 PIECES = WordPieces.build(["a man riding a red bike near the dog"], 1)
@@ -79,13 +80,15 @@ def test_phrases_of_one_photograph_are_found_together_as_alone(config: AlbefConf
         np.testing.assert_allclose(together.heat.grid, alone.heat.grid, atol=1e-4)
         assert together.heat.grid.max() == pytest.approx(1.0)
         assert together.heat.size == (64, 48)
-        assert together.point == peak(together.heat)
+        assert together.point == bicubic_maximum(together.heat)
     assert len({grounding.score for grounding in found}) == 3
 
 
 PHRASES = ["the dog", "a man", "a red bike", "dogs", "a man and the dog", "a man riding a bike near the dog"]
 SEVERAL = [False, False, False, True, True, False]
-NAMED = [True, True, False, True, True, True]  # dog, person, and a tree that no phrase means
+LEMMAS = ["dog", "man", "bike", "dog", "man", "man"]
+KNOWN = [True, True, False, True, True, True]  # dog, person, and a tree that no phrase names
+CLASSES = ("dog", "person", "tree")
 
 
 def scored(pointer: AlbefGrounder, supervision: str) -> Regions:
@@ -94,35 +97,28 @@ def scored(pointer: AlbefGrounder, supervision: str) -> Regions:
     regions = pointer.eyes.look(photo())
     pointer.eyes.description["proposals"]["supervision"] = supervision
     dice = np.random.default_rng(3)
-    labels = Labels(dice.integers(0, 3, (len(regions), 1)), dice.random((len(regions), 1)), ("dog", "person", "tree"))
+    labels = Labels(dice.integers(0, 3, (len(regions), 1)), dice.random((len(regions), 1)), CLASSES)
     return replace(regions, scores=dice.random(len(regions)) ** 4, labels=labels)
 
 
-@pytest.mark.parametrize(("supervision", "rules"), [("none", PROPOSED), ("boxes", DETECTED)])
-def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rules: BoxRules) -> None:
+@pytest.mark.parametrize(("supervision", "rules"), [("none", PROPOSAL_RULES), ("boxes", DETECTOR_RULES)])
+def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rules: HeatRules) -> None:
     pointer = made(CELLS)
     regions = scored(pointer, supervision)
     found = pointer.ground(regions, PHRASES)
     maps = np.stack([one.heat.grid for one in found if one.heat is not None])
     assert regions.labels is not None
-    named = named_chances(parse(PHRASES, quiet=True), regions.labels)
+    named = class_probabilities(LEMMAS, regions.labels, CLASSES)
     means = [
-        rules.several if many else rules.named if name else rules.other
-        for many, name in zip(SEVERAL, NAMED, strict=True)
+        rules.plural if many else rules.known if known else rules.other
+        for many, known in zip(SEVERAL, KNOWN, strict=True)
     ]
-    expected = [rule.choose(maps, regions, named)[i] for i, rule in enumerate(means)]
+    expected = [rule.select(maps, regions, named)[i] for i, rule in enumerate(means)]
     assert [one.box for one in found] == [tuple(regions.boxes[number]) for number in expected]
     if supervision == "boxes":  # the photograph is noise, but the rules differ about it
-        for rule in (*vars(DETECTED).values(), *vars(PROPOSED).values()):
-            assert expected != list(rule.choose(maps, regions, named))
-        assert expected != [rule.choose(maps, regions)[i] for i, rule in enumerate(means)]
-
-
-def test_chances_of_names_by_hand() -> None:
-    labels = Labels(np.array([[0, 2], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]), ("dog", "person", "tree"))
-    texts = ["a brown puppy", "the dog", "a tree near a dog", "a group of men", "the sky", ""]
-    found = named_chances(parse(texts, quiet=True), labels)
-    np.testing.assert_allclose(found, [[0.7, 0.3], [0.7, 0.3], [0.2, 0], [0, 0.6], [1, 1], [1, 1]])
+        for rule in (*vars(DETECTOR_RULES).values(), *vars(PROPOSAL_RULES).values()):
+            assert expected != list(rule.select(maps, regions, named))
+        assert expected != [rule.select(maps, regions)[i] for i, rule in enumerate(means)]
 
 
 def test_other_rules_for_the_box_can_be_asked_for() -> None:
@@ -164,13 +160,6 @@ def test_a_caption_stands_for_its_noun_phrases() -> None:
     assert made(PIXELS).ground(photo(), "...") == []
 
 
-def test_threshold_box_by_hand() -> None:
-    grid = np.array([[0.0, 0.6, 0.0, 0.9], [0.0, 1.0, 0.5, 0.0], [0.4, 0.0, 0.7, 0.0]])
-    # from the 1: .6 above it, .5 and below that .7; the .9 is hot but not joined, the .4 too cold
-    assert threshold_box(HeatMap(grid, (40, 60))) == (10.0, 0.0, 30.0, 60.0)
-    assert threshold_box(HeatMap(np.zeros((2, 2)), (40, 60))) == (0.0, 0.0, 40.0, 60.0)
-
-
 def test_a_caption_is_checked_word_by_word() -> None:
     pointer = made(PIXELS)
     checked = pointer.check(photo(), "A man riding a red bike.")
@@ -194,7 +183,7 @@ def test_a_calibrated_pointer_tells_chances_by_what_texts_find() -> None:
     with torch.no_grad():
         texts = pointer.texts(phrases)
         encoded = pointer.network.encode(pointer.see(photo())[0])
-        expected = pair_scores(pointer.network, encoded, texts, pointer.network.read(texts))[0].tolist()
+        expected = pair_scores(pointer.network, encoded, texts, pointer.network.encode_text(texts))[0].tolist()
     assert found[:2] == pytest.approx(expected, abs=1e-5)
     pointer.presence = Presence(Calibration(3.0, -0.5), Calibration(-2.0, 1.0))
     checked = pointer.check(photo(), "A man riding a red bike.")
@@ -231,7 +220,7 @@ def test_what_a_detector_knows_of_a_thing_is_evidence_too() -> None:
     alone = pointer.evidence(scored(pointer, "none"), PHRASES)
     regions = scored(pointer, "boxes")
     assert regions.labels is not None
-    sure = named_chances(parse(PHRASES, quiet=True), regions.labels).max(1)
+    sure = class_probabilities(LEMMAS, regions.labels, CLASSES).max(1)
     assert 0 < sure.min() < 1 == sure[2]  # nobody asked it about bikes
     expected = [one + 0.015 * np.log(chance) for one, chance in zip(alone, sure, strict=True)]
     assert pointer.evidence(regions, PHRASES) == pytest.approx(expected, abs=1e-6)
@@ -253,9 +242,9 @@ def test_fewer_word_pieces_change_nothing_for_the_words_that_stay() -> None:
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     bare = Regions(np.zeros((1, 4)), np.zeros((1, 4)), (10, 10), extractor=named_extractor("tiny", "grid").name)
-    with pytest.raises(DeixisError, match="make the features with --grid"):
+    with pytest.raises(DeixisError, match="Extract the features with --grid"):
         made(CELLS).ground(bare, ["a dog"])
-    with pytest.raises(DeixisError, match="cells of width 16, and the grid has 3"):
+    with pytest.raises(DeixisError, match="cells of width 3; this model needs 16"):
         made(CELLS).ground(replace(bare, grid=np.zeros((2, 2, 3))), ["a dog"])
     with pytest.raises(DeixisError, match="reads photographs themselves"):
         made(PIXELS).ground(bare, ["a dog"])
@@ -273,13 +262,13 @@ def test_images_become_squares() -> None:
     torch.testing.assert_close(square[:, :, 0], torch.arange(4.0).expand(4, 4))
     pixels = square_pixels(Image.new("RGB", (60, 20), (255, 0, 51)), PIXELS)
     torch.testing.assert_close(pixels, torch.tensor([1.0, 0.0, 0.2]).view(3, 1, 1).expand(3, 32, 32))
-    assert standardised(pixels)[0, 0, 0].item() == pytest.approx((1 - 0.48145466) / 0.26862954)
+    assert standardise(pixels)[0, 0, 0].item() == pytest.approx((1 - 0.48145466) / 0.26862954)
 
 
 def test_colours_vary_and_stay_colours() -> None:
     torch.manual_seed(0)
     pixels = torch.rand(3, 8, 8)
-    seen = [varied(pixels) for _ in range(30)]
+    seen = [jitter_colours(pixels) for _ in range(30)]
     assert all(one.min() >= 0 and one.max() <= 1 for one in seen)
     assert len({one.sum().item() for one in seen}) == 30
     grey = [one for one in seen if torch.allclose(one[0], one[1], atol=1e-5)]

@@ -16,21 +16,25 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
+from deixis.language.nouns import head_lemma
 from deixis.language.number import several
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.tokenise import tokens
 from deixis.language.wordpiece import WordPieces
-from deixis.localize.heat import DETECTED, PROPOSED
+from deixis.localize.alpha import rank_boxes
+from deixis.localize.class_names import class_probabilities, detector_classes
+from deixis.localize.heat_rules import select_by_heat
+from deixis.localize.points import bicubic_maximum
+from deixis.localize.threshold import threshold_box
 from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.gradcam import explained, maps_of
-from deixis.methods.albef.images import square_grid, square_pixels, standardised
+from deixis.methods.albef.gradcam import heat_maps, match_and_map
+from deixis.methods.albef.images import square_grid, square_pixels, standardise
 from deixis.methods.albef.network import AlbefNet, Texts
 from deixis.methods.albef.pair_scores import pair_scores
-from deixis.methods.reir.phrases import named_chances
-from deixis.metrics.phrases import peak, rank_boxes
 from deixis.model_folder import read_model, write_model
 from deixis.pipelines.checked import Checked
-from deixis.types import Box, GroundedCaption, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions
+from deixis.types import GroundedCaption, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions
+from deixis.vision.backbone import imagenet_classes
 from deixis.vision.eyes import Eyes, Photo, open_photo
 
 NAMED, DIM = 0.015, 0.01
@@ -86,8 +90,9 @@ class AlbefGrounder:
         The point is the heat map's maximum, as AMC's evaluation has it; the score is the chance that the phrase is
         there (:attr:`presence`), or the probability that phrase and photograph match. ``box`` (:attr:`place` where it
         is not given) is the proposal with the most heat by our rules ("heat": one for phrases that mean one thing, one
-        for those that mean several, :mod:`deixis.localize.heat`) or for the root of its area, as published ("alpha"); or
-        the box around what is at least half as hot as the maximum ("threshold", and where there are no proposals).
+        for those that mean several, :mod:`deixis.localize.heat_rules`) or for the root of its area, as published
+        ("alpha"); or the box around what is at least half as hot as the maximum ("threshold", and where there are no
+        proposals).
         """
         spans = self._spans(wanted) if phrases is None else phrases
         if not spans:
@@ -136,7 +141,7 @@ class AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[AlbefNet, AlbefGrounder]:
-            network = AlbefNet(AlbefConfig(**config["fusion"]))
+            network = AlbefNet(AlbefConfig.from_json(config["fusion"]))
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
             curves = config.get("presence")  # a model that was not calibrated has none
             presence = curves and Presence(*(Calibration(**curves[part]) for part in ("phrase", "caption")))
@@ -171,7 +176,7 @@ class AlbefGrounder:
         if isinstance(photo, Regions):
             raise DeixisError(f"the model {self.name} reads photographs themselves, not regions of them.")
         image = open_photo(photo)
-        return standardised(square_pixels(image, config))[None].to(device), image.size, None
+        return standardise(square_pixels(image, config))[None].to(device), image.size, None
 
     def evidence(self, photo: Photo, texts: Sequence[str]) -> list[float]:
         """How much speaks for each text's being about a photograph; :attr:`presence` makes a chance of it.
@@ -203,12 +208,12 @@ class AlbefGrounder:
         pairs = pairs or self.presence is not None
         for start in range(0, len(texts), batch):
             some = self.texts(texts[start : start + batch])
-            read = self.network.read(some)
+            states = self.network.encode_text(some)
             if pairs:
-                evidence += pair_scores(self.network, encoded, some, read)[0].tolist()
-                heat = maps_of(self.network, encoded, some, read)
+                evidence += pair_scores(self.network, encoded, some, states)[0].tolist()
+                heat = heat_maps(self.network, encoded, some, states)
             else:
-                matched = explained(self.network, encoded, some, read)
+                matched = match_and_map(self.network, encoded, some, states)
                 evidence += matched.logits.softmax(-1)[:, 1].tolist()
                 heat = matched.maps
             maps.append(heat.cpu().double().numpy())
@@ -228,7 +233,8 @@ class AlbefGrounder:
         """How likely each region is what each text names ``[P, N]``; ones where no detector knows."""
         if regions.labels is None or self.eyes is None or not self.eyes.detector:
             return np.ones((len(grammars), len(regions)))
-        return named_chances(grammars, regions.labels)
+        classes = detector_classes(regions.labels, imagenet_classes())
+        return class_probabilities([head_lemma(grammar) for grammar in grammars], regions.labels, classes)
 
     def _chances(self, evidence: Sequence[float], whole: bool = False) -> list[float]:
         if self.presence is None:
@@ -257,43 +263,16 @@ class AlbefGrounder:
             boxes = [threshold_box(heat) for heat in heats]
         else:
             if place == "alpha":
-                chosen = [rank_boxes(heat, regions.boxes)[0] for heat in heats]
+                selected = [int(rank_boxes(heat, regions.boxes)[0]) for heat in heats]
             else:
-                rules = DETECTED if self.eyes is not None and self.eyes.detector else PROPOSED
-                named = self._named(grammars, regions)
-                known = (named < 1).any(1)
-                many = [several(grammar) for grammar in grammars]
-                one = np.where(
-                    known, rules.named.choose(maps, regions, named), rules.other.choose(maps, regions, named)
-                )
-                chosen = list(np.where(many, rules.several.choose(maps, regions, named), one))
-            boxes = [geometry.as_box(regions.boxes[number]) for number in chosen]
+                detector = self.eyes is not None and self.eyes.detector
+                plural = [several(grammar) for grammar in grammars]
+                selected = list(select_by_heat(maps, regions, self._named(grammars, regions), plural, detector))
+            boxes = [geometry.as_box(regions.boxes[number]) for number in selected]
         return [
-            Grounding(phrase.text, box, score, phrase.start, phrase.end, point=peak(heat), heat=heat)
+            Grounding(phrase.text, box, score, phrase.start, phrase.end, point=bicubic_maximum(heat), heat=heat)
             for phrase, box, score, heat in zip(phrases, boxes, scores, heats, strict=True)
         ]
-
-
-def threshold_box(heat: HeatMap, share: float = 0.5) -> Box:
-    """The box around the cells that are joined to the hottest one, side by side, and at least ``share`` as hot."""
-    hot = heat.grid >= share * heat.grid.max()
-    reached = np.zeros_like(hot)
-    reached[np.unravel_index(int(heat.grid.argmax()), hot.shape)] = True
-    while True:
-        grown = reached.copy()
-        grown[1:] |= reached[:-1]
-        grown[:-1] |= reached[1:]
-        grown[:, 1:] |= reached[:, :-1]
-        grown[:, :-1] |= reached[:, 1:]
-        grown &= hot
-        if (grown == reached).all():
-            break
-        reached = grown
-    rows, columns = np.flatnonzero(reached.any(1)), np.flatnonzero(reached.any(0))
-    across, down = heat.size[0] / hot.shape[1], heat.size[1] / hot.shape[0]
-    x1, x2 = float(columns[0] * across), float((columns[-1] + 1) * across)
-    y1, y2 = float(rows[0] * down), float((rows[-1] + 1) * down)
-    return x1, y1, x2, y2
 
 
 def pad_texts(ids: Sequence[Sequence[int]], pad: int, length: int = 0) -> Texts:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from deixis.methods.albef.config import AlbefConfig, base, small
 from deixis.methods.albef.losses.map_consistency import MapConfig
-from deixis.methods.albef.losses.momentum import MomentumConfig
+from deixis.methods.albef.momentum import MomentumConfig
 from deixis.training.recipe import PAIRS, Phase, Recipe, Schedule
 
 TAUGHT = "photographs with captions, and boxes of the training set or of a detector"
