@@ -30,7 +30,8 @@ from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.scan.model import Placing, ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.scan.train import Pair, calibrate, recalls
-from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.pipelines.information_gain import Confidence
 from deixis.pipelines.load import load_captioner, load_finder, load_model
@@ -107,7 +108,7 @@ def eyes() -> Json:
 
 def make_captioner() -> Captioner:
     config = DecoderConfig(len(VOCABULARY), 16, words=8, hidden=12, attention=6, branches=2)
-    return Captioner(Decoder(config), VOCABULARY, eyes(), "captioner", Style(max_words=6, min_words=3))
+    return Captioner(Decoder(config), VOCABULARY, eyes(), "captioner", GenerationConfig(max_words=6, min_words=3))
 
 
 def make_aligner() -> ScanGrounder:
@@ -146,7 +147,7 @@ def make_pointer(patch: int) -> AlbefGrounder:
 def say(captioner: Captioner) -> list[Json]:
     captions = captioner.caption([photo(0), photo(1)])
     told = [caption.to_json() for caption in captions]
-    captioner.style = replace(captioner.style, beam=3, place="vote")
+    captioner.generation = replace(captioner.generation, beam=3, place="vote")
     told += [caption.to_json() for caption in captioner.caption([photo(0), photo(1)])]
     regions = [captioner.eyes.look(photo(0))]
     read = next(captioner.readings(regions, [[SENTENCE.split(), ["a", "dog"]]]))

@@ -97,7 +97,9 @@ def test_a_matcher_places_the_nouns_of_a_captioner() -> None:
     vocabulary = Vocabulary.build([WORDS], minimum=1)
     matcher = ScanNet(ScanConfig(len(vocabulary), 6, words=8, embed=12, count="nouns"))
     torch.nn.init.normal_(matcher.embed.weight)
-    aligner = ScanGrounder(matcher, vocabulary, {"name": "eyes", "description": {}}, "matcher", placing=Placing("best"))
+    aligner = ScanGrounder(
+        matcher, vocabulary, {"name": "eyes", "description": {}}, "matcher", placing=Placing("attention")
+    )
     corners = np.random.default_rng(0).uniform(0, 40, (12, 2, 2))
     boxes = np.concatenate([corners[:, 0], corners[:, 0] + 1 + corners[:, 1]], 1).astype(np.float32)
     features = np.random.default_rng(1).normal(size=(12, 6)).astype(np.float32)

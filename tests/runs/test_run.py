@@ -66,7 +66,7 @@ def test_recipes_run_from_a_folder(folder: tuple[Path, Path], tmp_path: Path, na
     recipe = quick(CAPTIONERS[name])
     run_recipe(recipe, Material.from_folder(data, FeatureStore(store)), tmp_path)
     captioner = Captioner.from_pretrained(tmp_path)
-    assert captioner.style.branches is None
+    assert captioner.generation.branches is None
     caption = captioner.caption(FeatureStore(store)["val-0.png"])
     assert len(caption.words) <= recipe.max_words
 

@@ -30,7 +30,7 @@ class Slow(Captioner):
     """A captioner that waits to be let go, and tells how many images came together."""
 
     def __init__(self, other: Captioner) -> None:
-        super().__init__(other.decoder, other.vocabulary, other.eyes.to_json(), "slow", other.style)
+        super().__init__(other.decoder, other.vocabulary, other.eyes.to_json(), "slow", other.generation)
         self.go, self.sizes = threading.Event(), list[int]()
 
     def looks(self, regions: Sequence[Regions], *args: object, **kwargs: object):  # type: ignore[no-untyped-def]

@@ -50,7 +50,7 @@ minutes = 1.5
 recipe = "scan-small"
 options = "--model.words 8 --model.embed 8 --phases.0.epochs 1 --phases.1.epochs 1 --images 10 --minimum 1"
 seeds = [0, 1]
-place = "best"
+place = "attention"
 minutes = 1
 
 [rows.plain-vote]
@@ -429,7 +429,7 @@ def test_dependencies_come_first_and_only_what_is_asked_for(tmp_path: Path) -> N
 
 
 def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None:
-    text = TOML.replace('seeds = [0, 1]\nplace = "best"', 'seeds = [3]\nplace = "best"')
+    text = TOML.replace('seeds = [0, 1]\nplace = "attention"', 'seeds = [3]\nplace = "attention"')
     experiment = described(tmp_path / "toy", text.replace('teacher = "matcher"\nseeds = [0]', 'teacher = "matcher"'))
     taught, found = (replace(experiment.rows[name], seeds=(0, 1)) for name in ("taught", "plain-found"))
     for seed in (0, 1):
@@ -493,7 +493,8 @@ def test_a_model_that_began_from_another_seed_is_another_model(tmp_path: Path) -
     """Kept when the teacher had one seed for all; then the teacher has as many as its pupils."""
     pupils = 'teacher = "matcher"\nseeds = [0, 1]'
     text = TOML.replace('teacher = "matcher"\nseeds = [0]', pupils)
-    one = described(tmp_path / "toy", text.replace('seeds = [0, 1]\nplace = "best"', 'seeds = [0]\nplace = "best"'))
+    text = text.replace('seeds = [0, 1]\nplace = "attention"', 'seeds = [0]\nplace = "attention"')
+    one = described(tmp_path / "toy", text)
     assert one.asked(Run(one.rows["plain-found"], 1))["finder"] == "matcher-0"
     for seed in (0, 1):
         keep_by_hand(one, Run(one.rows["taught"], seed), {"CIDEr": [0.0]})

@@ -16,7 +16,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.updown.batches import Example, Target, collate
 from deixis.methods.updown.decode import Sentences
-from deixis.methods.updown.losses.self_critical import Images, nothing_left
+from deixis.methods.updown.losses.self_critical import Images, reward_converged
 from deixis.methods.updown.network import Decoder
 from deixis.methods.updown.train import Network, fill
 from deixis.runs.recipes import CAPTIONERS, Phase, Schedule, UpDownRecipe
@@ -100,7 +100,7 @@ def run(
         out,
         lambda network, phase: {"CIDEr": 0.0},
         talk,
-        lambda lines: nothing_left(lines, recipe.critic),
+        lambda lines: reward_converged(lines, recipe.critic),
         **options,
     ).decoder
 
@@ -209,7 +209,7 @@ def right(decoder: Decoder, telling: bool = False) -> tuple[float, float]:
     batch = collate(examples, regions, VOCABULARY.pad)
     with torch.no_grad():
         decoded = decoder(decoder.encode_regions(batch.regions), batch.words[..., :-1])
-        said = decoder.speak(decoded.states)[:, 0, :, 0].argmax(-1)
+        said = decoder.word_logprobs(decoded.states)[:, 0, :, 0].argmax(-1)
     assert batch.positive is not None
     nouns = batch.positive.any(-1)[:, 0]
     looked = decoded.attention[:, 0, :, 0].argmax(-1)[nouns]
