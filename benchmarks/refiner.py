@@ -105,7 +105,7 @@ def latency() -> None:
     print(
         f"{'regions of a photograph of 320 pixels':<66}{seconds(lambda: eyes.extract(image)) * 1e3:8.0f} ms", flush=True
     )
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     config = replace(GROUNDERS["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
     grounder = ReirGrounder(ReirNet(config), VOCABULARY, extractor, "benchmark")
     grounder.ground(regions, ["anything"])  # loads the encoder, and the vectors of the class names

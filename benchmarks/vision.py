@@ -30,11 +30,11 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 from deixis import boxes as geometry
-from deixis.commands.features import find_jobs
 from deixis.images import load_image
 from deixis.types import Regions
 from deixis.vision.bulk import Job, Workers
 from deixis.vision.extractor import Extractor, in_cells, named_extractor, resized
+from deixis.vision.fill import find_jobs
 from deixis.vision.roi import roi_align, roi_mean
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -160,7 +160,7 @@ def peak_memory(pid: int | None) -> float:
 
 def storage(regions: list[Regions], extractor: Extractor, folder: Path, images: int = 512) -> dict[str, float]:
     """Writing and random reading of a store that is in the page cache."""
-    contents = Contents(extractor.name, extractor.describe())
+    contents = Contents(extractor.name, extractor.description)
     start = time.process_time()
     with StoreWriter(folder / "store", contents) as writer:
         for number in range(images):

@@ -85,7 +85,7 @@ def grids(work: Path, talk: Console) -> Scenes:
         splits = [make_scenes(count, 0, name) for name, count in counts]
     eyes = named_extractor("efficientnet-lite2@288", "grid", grid=10)
     path = work / "grids.store"
-    with StoreWriter(path, Contents(eyes.name, eyes.describe(), {"grid": eyes.grid})) as writer:
+    with StoreWriter(path, Contents(eyes.name, eyes.description, {"grid": eyes.grid})) as writer:
         missing = [s for dataset in splits for s in dataset if s.image_id not in writer.image_ids]
         for sample in track(missing, "looking", console=talk, transient=True, disable=not talk.is_terminal):
             regions = eyes.extract(sample.open(), image_id=sample.image_id)

@@ -29,7 +29,7 @@ from deixis.metrics.references import Reference, make_reference
 from deixis.runs.run import Material
 from deixis.types import Json, Regions
 from deixis.vision.backbone import EfficientNetLite
-from deixis.vision.extractor import Extractor, extractor_name
+from deixis.vision.extractor import RegionExtractor, extractor_name
 from deixis.vision.proposals import Proposals
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -90,8 +90,8 @@ def scenes(
 
 def look(path: Path, samples: Sequence[Sample], talk: Console) -> FeatureStore:
     """The store with the regions of all samples; those it lacks are added."""
-    eyes = Extractor(EfficientNetLite(LONG_SIDE), Partial({sample.image_id: sample for sample in samples}))
-    with StoreWriter(path, Contents(eyes.name, eyes.describe())) as writer:
+    eyes = RegionExtractor.of(EfficientNetLite(LONG_SIDE), Partial({sample.image_id: sample for sample in samples}))
+    with StoreWriter(path, Contents(eyes.name, eyes.description)) as writer:
         missing = [sample for sample in samples if sample.image_id not in writer.image_ids]
         for sample in track(missing, "looking", console=talk, transient=True, disable=not talk.is_terminal):
             regions = eyes.extract(sample.open(), image_id=sample.image_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DeixisError(Exception):
     """Something the user can mend. The message is a sentence that names the file and says what to do next.
@@ -12,3 +15,12 @@ class DeixisError(Exception):
 
 class UsageError(DeixisError):
     """A command whose options do not fit, whatever the files hold; the command line exits with 2."""
+
+
+@contextmanager
+def requires_extra(extra: str) -> Iterator[None]:
+    """Turn a failed import into a DeixisError that names the optional dependencies to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise DeixisError(f"{error.name} is not installed. Install it: pip install 'deixis[{extra}]'") from None

@@ -5,12 +5,14 @@ Never a pickle. The weights are written last and put in their place as a whole, 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from deixis.errors import DeixisError
+from deixis.files import atomic_path, write_atomic
 from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
 
@@ -19,8 +21,8 @@ if TYPE_CHECKING:  # a configuration can be read without torch
 
 FORMAT = 1
 
-FAMILIAR = "familiar.safetensors"
-"""What the photographs were like that a model learnt from; not every model has it."""
+OOD, BLANK = "familiar.safetensors", "blank.safetensors"
+"""Statistics of the training photographs and features of blank images, beside a captioner's weights."""
 
 Precision = Literal["half", "int8"]
 
@@ -30,7 +32,14 @@ LARGE = 1024
 SCALE = ":scale"
 """Ends the name of the scales of a matrix that is packed in bytes; no part of a network is named so."""
 
-Model = TypeVar("Model")
+
+class HasHash(Protocol):
+    """A loaded model."""
+
+    hash: str
+
+
+Model = TypeVar("Model", bound=HasHash)
 
 
 def write_model(
@@ -69,9 +78,9 @@ def pack_model(
             raise DeixisError(f"{old} has weights that {precision} cannot hold ({key}); keep it as it is.")
         packed |= parts
     new.mkdir(parents=True, exist_ok=True)
-    files = ("vocabulary.json", "recipe.json", *([FAMILIAR] if (old / FAMILIAR).exists() else []))
+    files = ["vocabulary.json", "recipe.json", *(file for file in (OOD, BLANK) if (old / file).exists())]
     for file in files:
-        (new / file).write_bytes((old / file).read_bytes())
+        write_atomic(new / file, (old / file).read_bytes())
     _write(new, config, packed, extras)
 
 
@@ -102,13 +111,26 @@ def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapp
     from safetensors.torch import save_file
 
     for name, text in extras.items():
-        (path / name).write_text(text, encoding="utf-8")
+        write_atomic(path / name, text)
     text = json.dumps({"format": FORMAT, **config}, indent=1)
-    (path / "config.json").write_text(text + "\n", encoding="utf-8")
-    draft = path / "weights.partial"
-    save_file({name: value.contiguous() for name, value in weights.items()}, draft)
-    draft.chmod(0o644)  # safetensors writes for the owner alone
-    draft.rename(path / "weights.safetensors")
+    write_atomic(path / "config.json", text + "\n")
+    with atomic_path(path / "weights.safetensors") as tmp_path:
+        save_file({name: value.contiguous() for name, value in weights.items()}, tmp_path)
+
+
+def folder_hash(folder: Path) -> str:
+    """Return a short hash of a model's configuration and weights, which stands in everything that it answers."""
+    with (folder / "weights.safetensors").open("rb") as file:
+        weights = hashlib.file_digest(file, "sha256").digest()
+    return hashlib.sha256(weights + (folder / "config.json").read_bytes()).hexdigest()[:12]
+
+
+def supervision_of(folder: Path) -> str:
+    """Return what the model's recipe says about its supervision; "unknown" where there is no recipe."""
+    try:
+        return str(json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["supervision"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"
 
 
 def read_config(folder: str | Path, *kinds: str) -> Json:
@@ -140,6 +162,7 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
     try:
         network, model = build(config)
         network.load_state_dict(_weights(path))
+        model.hash = folder_hash(path)
     except FileNotFoundError:
         raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
     except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:

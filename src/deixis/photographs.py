@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from deixis.errors import DeixisError
+from deixis.images import load_image
 
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".heic", ".heif", ".jp2"),
@@ -44,3 +45,16 @@ class Photographs:
             if len(found := self._named.get(known, set())) == 1:
                 return next(iter(found))
         return None
+
+
+def find_photographs(given: Sequence[Path]) -> list[Path]:
+    """Return the given files, and the images of given folders with their subfolders, each once."""
+    if len(given) == 1 and not given[0].exists():
+        load_image(given[0])  # raises an error that names near files
+    found: dict[Path, None] = {}
+    for path in given:
+        inside = list(images_in(path)) if path.is_dir() else [path]
+        if not inside:
+            raise DeixisError(f"{path} has no photographs in it, nor have its subfolders. Is it the right folder?")
+        found.update(dict.fromkeys(inside))
+    return list(found)

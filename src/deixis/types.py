@@ -1,4 +1,4 @@
-"""The nouns everything speaks: what vision makes, what models answer, what drawing, metrics and pages take.
+"""Value types: what vision makes, what models answer, what drawing, metrics and pages take.
 
 Boxes follow the one convention of :mod:`deixis.boxes`. All types are frozen; arrays inside them are not copied.
 """
@@ -6,7 +6,7 @@ Boxes follow the one convention of :mod:`deixis.boxes`. All types are frozen; ar
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +21,8 @@ Place = Literal["attention", "vote"]
 """Box rules for attention over regions: the region with the most attention, or the one with the most votes."""
 HeatPlace = Literal["heat", "alpha", "threshold"]
 """Box rules for heat maps: the best region by our rule or by AMC's, or the box around the hottest connected area."""
+SCHEMA = 2
+"""Version of the JSON of captions and groundings; raised when a field is added."""
 Point = tuple[float, float]
 Json = dict[str, Any]
 
@@ -53,7 +55,7 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """What the machine sees of one photograph, or of the sampled frames of one video segment."""
+    """Boxes and features of one photograph, or of the sampled frames of one video segment."""
 
     boxes: npt.NDArray[np.floating]  # [N, 4] pixels of the original image
     features: npt.NDArray[np.floating]  # [N, D]
@@ -107,6 +109,8 @@ class Phrase:
     head: str = ""  # head noun, lower case, as written
     entity: str | None = None  # id of the entity it refers to, the same for all captions of an image
     types: tuple[str, ...] = ()  # the data set's types, e.g. ("people",)
+    lemma: str = field(default="", compare=False)  # of the head noun
+    plural: bool = field(default=False, compare=False)  # it names several things: "two dogs"
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
@@ -158,9 +162,38 @@ class HeatMap:
         return cls(np.array(value["grid"], dtype=np.float64), (int(value["width"]), int(value["height"])))
 
 
+@dataclass(frozen=True, eq=False)
+class AttentionTrace:
+    """Attention of every branch at every word of a sentence."""
+
+    attention: npt.NDArray[np.float32]  # [words, K, N]
+    branch_mask: npt.NDArray[np.bool_]  # [words, K] the branches that predicted the word
+    boxes: npt.NDArray[np.floating]  # [N, 4] of the regions
+    size: tuple[int, int]  # width, height of the image
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A sentence that a captioner generated, or that it was made to generate."""
+
+    words: tuple[str, ...]
+    logprob: float | None  # natural log of its probability, the end token included; None for a template
+    score: float  # logprob / length ** length_power, by which a beam is ordered
+    trace: AttentionTrace
+    groundings: tuple[Grounding, ...] = ()  # boxes that belong to the sentence, of a template
+
+
+@dataclass(frozen=True)
+class RerankWeights:
+    """Weights of a grounder's scores beside a candidate's own score."""
+
+    caption: float  # of the match score of the whole sentence
+    weakest_phrase: float = 0.0  # of the log-probability of the noun phrase that is least likely present
+
+
 @dataclass(frozen=True)
 class Grounding:
-    """A word or a phrase and its place in the picture."""
+    """A word or a phrase and its place in the image."""
 
     text: str
     box: Box
@@ -168,11 +201,14 @@ class Grounding:
     start: int = 0  # words[start:end] of the caption it belongs to
     end: int = 0
     parts: tuple[Box, ...] = ()  # the boxes that were merged into `box`
-    point: Point | None = None  # where to point; None means: see pointing()
+    point: Point | None = None  # where to point, inside the box; None: see pointing()
     heat: HeatMap | None = None
+    heat_point: Point | None = None  # maximum of the heat map, which may lie outside the box
+    head: int | None = None  # index of the phrase's head word in the caption
+    pos: str = ""  # "NOUN" or "VERB" for the grounding of a single word
 
     def pointing(self) -> Point:
-        """The point (x, y) that stands for this grounding: given, else the heat map's maximum, else the box centre."""
+        """Return the point (x, y) of this grounding: given, else the heat map's maximum, else the box centre."""
         if self.point is not None:
             return self.point
         if self.heat is not None:
@@ -181,9 +217,9 @@ class Grounding:
         return float(x), float(y)
 
     def to_json(self) -> Json:
-        """The entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
+        """Return the entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
 
-        ``point`` and ``heat`` follow when there are any.
+        ``point``, ``heat``, ``heat_point``, ``head`` and ``pos`` follow where they are set.
         """
         value: Json = {
             "word": self.text,
@@ -193,28 +229,23 @@ class Grounding:
             "score": self.score,
             "parts": [list(part) for part in self.parts],
         }
-        if self.point is not None:
-            value["point"] = list(self.point)
-        if self.heat is not None:
-            value["heat"] = self.heat.to_json()
-        return value
+        return value | self._optional_json(("point", "heat", "heat_point", "head", "pos"))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Grounding:
-        """The inverse of :meth:`to_json`."""
+        """Return the grounding that :meth:`to_json` wrote."""
         return cls(
             text=_text(value, "word"),
             start=_int(value, "start"),
             end=_int(value, "end"),
             box=_box(_get(value, "box")),
             score=_float(value, "score"),
-            parts=tuple(_box(part) for part in value.get("parts", ())),
-            point=None if value.get("point") is None else _point(value["point"]),
-            heat=None if value.get("heat") is None else HeatMap.from_json(value["heat"]),
+            parts=_boxes(value.get("parts", ())),
+            **_optional(value),
         )
 
     def to_phrase_json(self, model: str = "") -> Json:
-        """The answer to a phrase: ``{"phrase", "box", "point", "score", "model"}``, and ``heat`` when there is one."""
+        """Return the answer to a phrase: ``{"phrase", "box", "point", "score", "model"}``, and the optional fields."""
         value: Json = {
             "phrase": self.text,
             "box": list(self.box),
@@ -222,47 +253,64 @@ class Grounding:
             "score": self.score,
             "model": model,
         }
-        if self.heat is not None:
-            value["heat"] = self.heat.to_json()
-        return value
+        return value | self._optional_json(("heat", "heat_point"))
 
     @classmethod
     def from_phrase_json(cls, value: Mapping[str, Any]) -> Grounding:
-        """The inverse of :meth:`to_phrase_json`, but for the model's name."""
+        """Return the grounding that :meth:`to_phrase_json` wrote."""
+        _get(value, "point")
         return cls(
-            text=_text(value, "phrase"),
-            box=_box(_get(value, "box")),
-            score=_float(value, "score"),
-            point=_point(_get(value, "point")),
-            heat=None if value.get("heat") is None else HeatMap.from_json(value["heat"]),
+            text=_text(value, "phrase"), box=_box(_get(value, "box")), score=_float(value, "score"), **_optional(value)
         )
+
+    def _optional_json(self, names: tuple[str, ...]) -> Json:
+        found: Json = {}
+        for name in names:
+            value = getattr(self, name)
+            if isinstance(value, HeatMap):
+                found[name] = value.to_json()
+            elif isinstance(value, tuple):
+                found[name] = list(value)
+            elif value not in (None, ""):
+                found[name] = value
+        return found
 
 
 @dataclass(frozen=True)
 class GroundedCaption:
-    """A sentence about one image, with the places of its nouns."""
+    """A sentence about one image, with the places of its noun phrases."""
 
     words: tuple[str, ...]
-    groundings: tuple[Grounding, ...] = ()
+    groundings: tuple[Grounding, ...] = ()  # of noun phrases
     logprob: float | None = None  # natural log of the sentence's probability under the model
     image: str = ""
     width: int = 0
     height: int = 0
     model: str = ""
     caption: str = field(default="")  # the sentence as shown to people; the joined words where none is given
+    word_groundings: tuple[Grounding, ...] = ()  # of single words; empty where `groundings` are of single words
+    model_hash: str = ""  # of the weights and configuration that made it
 
     def __post_init__(self) -> None:
         if not self.caption:
             object.__setattr__(self, "caption", " ".join(self.words))
-        for grounding in self.groundings:
+        for grounding in (*self.groundings, *self.word_groundings):
             if not 0 <= grounding.start < grounding.end <= len(self.words):
                 raise ValueError(
                     f"grounding '{grounding.text}' spans words {grounding.start}..{grounding.end} "
                     f"of a caption of {len(self.words)} words"
                 )
 
+    def nouns(self) -> tuple[Grounding, ...]:
+        """Return the groundings that metrics of words read: those of single nouns, else all groundings."""
+        return tuple(g for g in self.word_groundings if g.pos != "VERB") or self.groundings
+
+    def all_words(self) -> tuple[Grounding, ...]:
+        """Return the groundings of single nouns and verbs, else all groundings."""
+        return self.word_groundings or self.groundings
+
     def to_json(self) -> Json:
-        """The shape that every verb shares; :meth:`from_json` gives back an equal value."""
+        """Return the shape that every verb shares; :meth:`from_json` gives back an equal value."""
         return {
             "image": self.image,
             "width": self.width,
@@ -272,30 +320,62 @@ class GroundedCaption:
             "groundings": [grounding.to_json() for grounding in self.groundings],
             "logprob": self.logprob,
             "model": self.model,
+            "word_groundings": [grounding.to_json() for grounding in self.word_groundings],
+            "model_hash": self.model_hash,
+            "schema": SCHEMA,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GroundedCaption:
-        """The inverse of :meth:`to_json`; a missing or wrong field is named in a :class:`DeixisError`."""
+        """Return the caption that :meth:`to_json` wrote; a missing or wrong field is named in a :class:`DeixisError`.
+
+        Captions of schema 1 have no ``word_groundings``, ``model_hash`` and ``schema``.
+        """
         words = _get(value, "words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise DeixisError('the field "words" must be a list of strings.')
         try:
             return cls(
                 words=tuple(words),
-                groundings=tuple(Grounding.from_json(grounding) for grounding in _get(value, "groundings")),
+                groundings=_groundings(_get(value, "groundings"), "groundings"),
                 logprob=None if value.get("logprob") is None else _float(value, "logprob"),
                 image=_text(value, "image"),
                 width=_int(value, "width"),
                 height=_int(value, "height"),
                 model=str(value.get("model", "")),
                 caption=_text(value, "caption"),
+                word_groundings=_groundings(value.get("word_groundings", []), "word_groundings"),
+                model_hash=str(value.get("model_hash", "")),
             )
         except ValueError as error:
             raise DeixisError(f"{error}.") from None
 
 
-# Reading JSON: each says in a sentence which field is wrong --------------------------------------------------------
+# Reading JSON: each function names the wrong field -----------------------------------------------------------------
+
+
+def _groundings(found: Any, name: str) -> tuple[Grounding, ...]:
+    if not isinstance(found, list):
+        raise DeixisError(f'the field "{name}" must be a list, not {found!r}.')
+    return tuple(Grounding.from_json(value) for value in found)
+
+
+def _boxes(found: Any) -> tuple[Box, ...]:
+    if not isinstance(found, list | tuple):
+        raise DeixisError(f'the field "parts" must be a list of boxes, not {found!r}.')
+    return tuple(_box(part) for part in found)
+
+
+def _optional(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the optional fields of a grounding that are set."""
+    read: dict[str, Callable[[Any], Any]] = {
+        "point": _point,
+        "heat_point": _point,
+        "heat": HeatMap.from_json,
+        "head": lambda found: _int({"head": found}, "head"),
+        "pos": str,
+    }
+    return {name: reader(value[name]) for name, reader in read.items() if value.get(name) is not None}
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:

@@ -11,8 +11,7 @@ import torch
 from PIL import Image
 
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.updown.decode import GenerationConfig
-from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.model import Captioner, Style
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.vision.extractor import named_extractor
 
@@ -27,8 +26,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     decoder = Decoder(DecoderConfig(len(vocabulary), width, words=8, hidden=12, attention=6, branches=2))
-    extractor = {"name": eyes.name, "description": eyes.describe()}
-    captioner = Captioner(decoder, vocabulary, extractor, "small", GenerationConfig(max_words=6, min_words=3))
+    extractor = eyes.to_json()
+    captioner = Captioner(decoder, vocabulary, extractor, "small", Style(max_words=6, min_words=3))
     folder = tmp_path_factory.mktemp("models") / "small"
     metrics = {"epoch": 2, "validation": {"CIDEr": 0.5, "F1_all": 0.02}}
     captioner.save_pretrained(folder, {"recipe.json": json.dumps(RECIPE), "metrics.json": json.dumps(metrics)})

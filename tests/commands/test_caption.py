@@ -17,7 +17,7 @@ from rich.console import Console
 from deixis import GroundedCaption, cli
 from deixis.commands import caption as verb
 from deixis.commands.captions_file import CaptionsFile
-from deixis.commands.features import watched
+from deixis.commands.console import track
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.pipelines.caption import Told
@@ -50,7 +50,7 @@ def test_one_photograph_is_a_plain_sentence_in_a_pipe(
     assert said.out == load_captioner(model).caption(photo).caption + "\n"
     assert said.out[0].isupper()
     assert "\x1b" not in said.out + said.err
-    assert all(part in said.err for part in ("import", "load", "regions", "caption", "most memory"))
+    assert all(part in said.err for part in ("import", "load", "regions", "caption", "peak memory"))
 
 
 def test_json_is_that_of_a_grounded_caption(model: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_a_finder_gives_the_nouns_their_boxes(
         torch.manual_seed(0)
         matcher = ScanNet(ScanConfig(len(captioner.vocabulary), width, words=8, embed=8))
         torch.nn.init.normal_(matcher.embed.weight)
-        extractor = {"name": eyes.name, "description": eyes.describe()}
+        extractor = eyes.to_json()
         ScanGrounder(matcher, captioner.vocabulary, extractor, "finds").save_pretrained(tmp_path / proposals)
         draw, out = tmp_path / f"{proposals}.svg", tmp_path / f"{proposals}.jsonl"
         order = ["caption", str(photo), "--model", str(model), "--finder", str(tmp_path / proposals)]
@@ -237,7 +237,7 @@ def test_words_have_the_colours_of_their_boxes() -> None:
 def test_stdout_stays_data_while_a_bar_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     bar = io.StringIO()
     outcomes = iter([bulk.Outcome(bulk.Job("0", ())), bulk.Outcome(bulk.Job("1", ()))])
-    for outcome in watched(outcomes, 2, Console(file=bar, force_terminal=True)):
+    for outcome in track(outcomes, 2, Console(file=bar, force_terminal=True)):
         print(outcome.job.image_id)
     assert capsys.readouterr().out == "0\n1\n"
     assert "2/2" in bar.getvalue()

@@ -24,7 +24,7 @@ def put_finder(folder: Path) -> None:
     vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     matcher = ScanNet(ScanConfig(len(vocabulary), width, words=6, embed=8))
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     ScanGrounder(matcher, vocabulary, extractor, folder.name).save_pretrained(folder)
 
 

@@ -166,7 +166,7 @@ def test_what_is_not_there_is_said(run: Path, tmp_path: Path, capsys: pytest.Cap
     for arguments, message in [
         ([str(tmp_path / "no")], "is not a folder"),
         ([str(tmp_path / "empty")], "no log and no evaluation"),
-        ([str(run), "--split", "train"], "there is test, val"),
+        ([str(run), "--split", "train"], "it has: test, val"),
         ([str(run), "--images", str(tmp_path / "no")], "is not a folder"),
         ([str(run), "--out", str(tmp_path / "no" / "a.html")], "cannot be written"),
     ]:

@@ -37,7 +37,7 @@ from deixis.pipelines.information_gain import Confidence
 from deixis.pipelines.load import load_captioner, load_finder, load_model
 from deixis.types import Json, Regions
 from deixis.vision.backbone import EfficientNetLite
-from deixis.vision.extractor import Extractor, named_extractor
+from deixis.vision.extractor import RegionExtractor, named_extractor
 from deixis.vision.proposals import by_name as proposer_by_name
 
 WORDS = ["a", "brown", "dog", "runs", "after", "big", "ball"]
@@ -103,7 +103,7 @@ def photo(seed: int = 0) -> Image.Image:
 
 def eyes() -> Json:
     made = named_extractor("tiny", "grid", 20)
-    return {"name": made.name, "description": made.describe()}
+    return made.to_json()
 
 
 def make_captioner() -> Captioner:
@@ -224,7 +224,7 @@ def test_eyes_that_have_looked_before_move_too() -> None:
 
 
 def test_the_default_backbone_moves_its_weights_and_its_pixels() -> None:
-    extractor = Extractor(EfficientNetLite(64), proposer_by_name("grid", 5), grid=2)
+    extractor = RegionExtractor.of(EfficientNetLite(64), proposer_by_name("grid", 5), grid=2)
     before = extractor.extract(photo())
     with OtherDevice():
         after = extractor.to(ELSEWHERE).extract(photo())

@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     recipe = {"name": "a-recipe", "paper": "A Paper", "seed": 3, "supervision": "photographs with captions, no boxes"}
     metrics = {"epoch": 2, "validation": {"CIDEr": 0.5}}
-    Captioner(decoder, vocabulary, {"name": eyes.name, "description": eyes.describe()}, "old").save_pretrained(
+    Captioner(decoder, vocabulary, eyes.to_json(), "old").save_pretrained(
         folder, {"recipe.json": json.dumps(recipe), "metrics.json": json.dumps(metrics)}
     )
     return folder
@@ -207,7 +207,7 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
     run = tmp_path / "run"
     texts = {"recipe.json": json.dumps({"name": "r", "paper": "p", "seed": 0, "supervision": "captions"})}
     texts["metrics.json"] = json.dumps({"epoch": 1, "validation": {}})
-    pointer = AlbefGrounder(network, pieces, {"name": eyes.name, "description": eyes.describe()}, "run")
+    pointer = AlbefGrounder(network, pieces, eyes.to_json(), "run")
     pointer.save_pretrained(run, texts)
     (run / "eval-test").mkdir()
     about = {"data": "flickr30k_entities", "reference": str(tmp_path)}

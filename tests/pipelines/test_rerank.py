@@ -26,7 +26,7 @@ from deixis.vision.extractor import named_extractor
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "red", "bike", "in", "front", "of", "the", "house", "runs"]] * 5, 1)
 EYES = named_extractor("tiny", "grid")
-EXTRACTOR = {"name": EYES.name, "description": EYES.describe()}
+EXTRACTOR = EYES.to_json()
 REGIONS = Regions(np.array([[0.0, 0, 9, 9]]), np.zeros((1, 16)), (9, 9), extractor=EYES.name)
 
 

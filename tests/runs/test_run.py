@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("own")
     eyes = named_extractor("tiny", "grid")
     lines = []
-    with StoreWriter(root / "store", Contents(eyes.name, eyes.describe(), eyes.backbone.classes)) as store:
+    with StoreWriter(root / "store", Contents(eyes.name, eyes.description, eyes.backbone.classes)) as store:
         for split, index in [("train", i) for i in range(6)] + [("val", i) for i in range(2)]:
             sample = make_scene(0, index, size=96, split=split)
             name = f"{split}-{index}.png"
@@ -82,7 +82,7 @@ def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
     eyes = named_extractor("tiny", "grid")
     samples = [make_scene(0, i, size=96) for i in range(3)]
     regions = {s.image_id: eyes.extract(s.open()) for s in samples}
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     material = Material(samples, samples, regions, extractor, "scenes")
     run_recipe(quick(CAPTIONERS["supervised-small"]), material, tmp_path)
     line = json.loads((tmp_path / "log.jsonl").read_text())
@@ -93,7 +93,7 @@ def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
 def test_features_that_do_not_belong_are_told(folder: tuple[Path, Path], tmp_path: Path) -> None:
     data, _ = folder
     eyes = named_extractor("tiny", "grid")
-    with StoreWriter(tmp_path / "other", Contents(eyes.name, eyes.describe(), eyes.backbone.classes)) as store:
+    with StoreWriter(tmp_path / "other", Contents(eyes.name, eyes.description, eyes.backbone.classes)) as store:
         store.add("somebody-else", eyes.extract(make_scene(0, 0, size=96).open()))
     with pytest.raises(DeixisError, match="deixis features"):
         run_recipe(

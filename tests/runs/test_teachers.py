@@ -28,7 +28,7 @@ def material() -> Material:
     eyes = named_extractor("tiny", "grid")
     samples = [make_scene(0, i, size=96) for i in range(8)]
     regions = {s.image_id: eyes.extract(s.open()) for s in samples}
-    return Material(samples[:6], samples[6:], regions, {"name": eyes.name, "description": eyes.describe()}, "scenes")
+    return Material(samples[:6], samples[6:], regions, eyes.to_json(), "scenes")
 
 
 @pytest.fixture(scope="module")

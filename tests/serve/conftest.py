@@ -22,7 +22,7 @@ from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine, Limits
-from deixis.serve.listening import listen
+from deixis.serve.run import listen
 from deixis.serve.upload import UploadLimits
 from deixis.vision.extractor import named_extractor
 
@@ -31,7 +31,7 @@ from deixis.vision.extractor import named_extractor
 def models() -> Models:
     torch.manual_seed(3)
     eyes = named_extractor("tiny", "grid")
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     regions = eyes.extract(Image.open(io.BytesIO(png())))
     width = regions.features.shape[1]
     config = DecoderConfig(len(VOCABULARY), width, words=8, hidden=16, attention=6, branches=2, dropout=0.0)
@@ -55,9 +55,9 @@ def start() -> Iterator[Callable[..., Client]]:
 
     def start(engine: Engine, upload: UploadLimits | None = None) -> Client:
         server = uvicorn.Server(uvicorn.Config(create_app(engine, upload), log_level="critical"))
-        ear = listen("127.0.0.1", 0)
-        port = ear.getsockname()[1]
-        thread = threading.Thread(target=server.run, args=([ear],), daemon=True, name=f"server-{port}")
+        listener = listen("127.0.0.1", 0)
+        port = listener.port
+        thread = threading.Thread(target=server.run, args=([listener.socket],), daemon=True, name=f"server-{port}")
         thread.start()
         running.append((server, thread))
         while not server.started:

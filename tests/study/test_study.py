@@ -1,6 +1,5 @@
 """A study from predictions to results: what is paired, who is asked what, what is kept, and what it comes to."""
 
-import json
 import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -8,9 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 import pytest
-from PIL import Image
 
-from deixis import cli
 from deixis.errors import DeixisError
 from deixis.exports.picture import Answer, Picture
 from deixis.study.book import Book, Plan
@@ -270,67 +267,3 @@ def test_the_interval_draws_images_and_not_words():
     found = summarise(ratings)
     assert found.difference == 0
     assert found.interval == (-1, 1)
-
-
-# The verb -----------------------------------------------------------------------------------------------------------
-
-
-def test_results_from_the_command_line(book, capsys):
-    assert cli.run(["study", "--results", str(book.path)]) == 0
-    assert "nothing is rated yet" in capsys.readouterr().err
-    for name in ("Ann", "Bob"):
-        rater = book.enter(name)
-        for _ in range(12):
-            book.rate(rater, book.desk(rater).turn.item, "equal" if name == "Ann" else "left")
-    assert cli.run(["study", "--results", str(book.path), "--json"]) == 0
-    said = capsys.readouterr()
-    results = json.loads(said.out)
-    assert (results["a"], results["b"], results["words_in_study"]) == ("da", "updown", 30)
-    assert results["results"]["equal"] == 0.5
-    assert results["results"]["agreement"]["ambiguous"] == 1
-    assert cli.run(["study", "--results", str(book.path)]) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    assert "100.0% ambiguous" in said.out
-    assert "Ann (12 of 12), Bob (12 of 12)" in said.out
-
-
-def predictions(folder, name, model, sentence="a dog", size=(60, 40)):
-    words = tuple(sentence.split())
-    found = (Grounding(words[-1], (0.0, 0.0, 9.0, 9.0), 0.5, len(words) - 1, len(words)),)
-    value = GroundedCaption(words, found, image="1", width=size[0], height=size[1], model=model)
-    (folder / name).write_text(json.dumps(value.to_json()))
-    return str(folder / name)
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({"sentence": "a cat"}, "no word that both have a box for"),
-        ({"size": (40, 60)}, "1.jpg has 60 x 40 pixels, not 40 x 60"),
-    ],
-)
-def test_predictions_that_do_not_belong_together(tmp_path, capsys, more, reason):
-    (tmp_path / "photos").mkdir()
-    Image.new("RGB", (60, 40)).save(tmp_path / "photos" / "1.jpg")
-    a = predictions(tmp_path, "a.jsonl", "da", **({"size": more["size"]} if "size" in more else {}))
-    b = predictions(tmp_path, "b.jsonl", "updown", **more)
-    out = tmp_path / "s.sqlite"
-    assert cli.run(["study", a, b, "--images", str(tmp_path / "photos"), "--out", str(out)]) == 1
-    assert reason in capsys.readouterr().err.replace("\n", " ")
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "reason"),
-    [
-        (["a.jsonl", "--images", "."], 2, "name two files"),
-        (["a.jsonl", "b.jsonl"], 2, "--images"),
-        (["a.jsonl", "b.jsonl", "--images", ".", "--raters-each", "0"], 2, "at least 1"),
-        (["a.jsonl", "--results", "s.sqlite"], 2, "leave the predictions out"),
-        (["--results", "none.sqlite"], 1, "does not exist"),
-    ],
-)
-def test_wrong_use_is_explained(capsys, args, code, reason):
-    assert cli.run(["study", *args]) == code
-    assert reason in capsys.readouterr().err

@@ -13,7 +13,7 @@ import pytest
 
 from deixis import DeixisError, cli
 from deixis.data.scenes import make_scenes
-from deixis.lock import lock
+from deixis.files import lock
 from deixis.metrics.phrases import REFER, baselines
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import mean_score, save_scores, write_json
@@ -99,7 +99,7 @@ def described(folder: Path, text: str = TOML) -> Experiment:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("features") / "scenes.store"
     eyes = named_extractor("tiny", "grid")
-    with StoreWriter(path, Contents(eyes.name, eyes.describe())) as writer:
+    with StoreWriter(path, Contents(eyes.name, eyes.description)) as writer:
         for split, n in (("train", 10), ("val", 2), ("test", 2)):
             for sample in make_scenes(n, 0, split):
                 writer.add(sample.image_id, eyes.extract(sample.open()))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from deixis.errors import DeixisError
+from deixis.files import TMP_PREFIX
 from deixis.types import Labels, Regions
 from deixis.vision.store import Contents, FeatureStore, StoreWriter, require_extractor
 
@@ -281,5 +282,5 @@ def test_a_writer_killed_at_any_moment_leaves_nothing_torn(tmp_path: Path) -> No
     store = FeatureStore(path)
     assert list(store) == [f"image {seed}" for seed in range(400)]
     assert all(same(store[f"image {seed}"], make_regions(seed)) for seed in range(400))
-    assert not list(path.glob("partial-*"))
+    assert not list(path.glob(f"{TMP_PREFIX}*"))
     assert json.loads((path / "store.json").read_text())["extractor"] == CONTENTS.extractor

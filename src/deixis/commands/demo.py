@@ -1,85 +1,67 @@
-"""``deixis demo``: three photographs that everybody has, captioned by the model that comes with the package."""
+"""``deixis demo``: caption three photographs that come with scikit-image."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from PIL import Image
-from rich.console import Console
 
-from deixis.commands.caption import show
-from deixis.errors import DeixisError
-from deixis.pipelines.load import CAPTIONER
-
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console
+from deixis.errors import requires_extra
+from deixis.files import write_atomic
+from deixis.pipelines.models import DEFAULT_CAPTIONER
 
 PHOTOS = ("astronaut", "chelsea", "coffee")
 NOTE = (
-    "Three photographs from scikit-image, chosen before any model saw them. Hover or tab to a word to see where it "
-    "points, or hover a box to see its word."
+    "Three photographs from scikit-image. Hover over a phrase or select it with the Tab key to see its box; hover over "
+    "a box to see its phrase."
 )
 
 
 def demo(
     out: Path = Path("demo"),
-    model: str = CAPTIONER,
-    device: str = "auto",
-    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
-    quiet: Switch = False,
+    model: str = DEFAULT_CAPTIONER,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Caption three photographs that come with scikit-image, and make a picture of each and a page of all.
+    """Caption three photographs that come with scikit-image; write a picture of each and a page of all.
 
     For example: deixis demo --out demo
 
     Args:
-        out: where the pictures and the page go.
-        model: a name of the package, or the folder of a captioner (see deixis models).
-        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
+        out: folder for the pictures and the page.
+        model: captioner, a name of the package or a folder (see deixis models).
         as_json: write the captions to stdout as JSON lines instead of sentences.
-        quiet: no progress and no notes.
     """
-    talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    photos = {name: photograph(name) for name in PHOTOS}
-    with talk.status("loading the model"):
-        from deixis.pipelines.caption import load_teller
-        from deixis.show.draw import draw_caption
-        from deixis.show.drawing import save_drawing
+    console = stderr_console(quiet)
+    photographs = {name: photograph(name) for name in PHOTOS}
+    with console.status("loading the models"):
+        from deixis.pipelines.caption import caption
+        from deixis.pipelines.models import load_models
+        from deixis.pipelines.output import print_caption, save_picture
+        from deixis.pipelines.photo import Photo
         from deixis.show.page import Shown, caption_page
 
-        teller = load_teller(model, device=device)
-        eyes = teller.captioner.eyes
-    with talk.status(f"{teller.name} looks at {', '.join(PHOTOS)}"):
-        regions = [eyes.look(photo) for photo in photos.values()]
-        told = teller.tell(regions, [photo.copy for photo in photos.values()], list(photos))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        shown = []
-        for one in told:
-            caption, photo = one.caption, photos[one.caption.image]
-            save_drawing(draw_caption(photo, caption), out / f"{caption.image}.png")
-            shown.append(Shown(photo, caption, "" if one.sure else "not sure"))
-        page = caption_page("Deixis: words tied to pixels", {"": shown}, NOTE)
-        (out / "index.html").write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise DeixisError(f"{out} cannot be written ({error.strerror}); choose another --out.") from None
-    for one in told:
+        models = load_models(model, device=device)
+    with console.status(f"captioning {', '.join(PHOTOS)}"):
+        results = caption([Photo(image, name) for name, image in photographs.items()], models)
+    shown = []
+    for name, result in zip(photographs, results, strict=True):
+        save_picture(result, out / f"{name}.png")
+        shown.append(Shown(photographs[name], result.caption, "" if result.confident else "low confidence"))
+    write_atomic(out / "index.html", caption_page("Deixis: grounded captions", {"": shown}, NOTE))
+    for result in results:
         if as_json:
-            print(json.dumps(one.to_json(), ensure_ascii=False))
+            print_json(result.to_dict(), indent=None)
         else:
-            show(one, talk, alone=False)
-    talk.print(f"pictures: {out}/{{{','.join(PHOTOS)}}}.png   page: {out / 'index.html'}", markup=False)
+            print_caption(result, console, alone=False, drawn=True)
+    console.print(f"pictures: {out}/{{{','.join(PHOTOS)}}}.png   page: {out / 'index.html'}", markup=False)
     return 0
 
 
 def photograph(name: str) -> Image.Image:
-    """A photograph of scikit-image's."""
-    try:
+    """Return a photograph of scikit-image."""
+    with requires_extra("demo"):
         from skimage import data
-    except ImportError:
-        raise DeixisError(
-            "the photographs of the demo come with scikit-image, which is not installed; pip install 'deixis[demo]'."
-        ) from None
     return Image.fromarray(getattr(data, name)()).convert("RGB")

@@ -1,106 +1,96 @@
-"""``deixis ground``: where phrases are in a photograph, and which of them are not there."""
+"""``deixis ground``: find phrases in a photograph."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
-from PIL import Image
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from deixis.commands.answers import answers
+from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, stdout_console
 from deixis.errors import UsageError
-from deixis.images import load_image
-from deixis.pipelines.checked import DOUBT
-from deixis.pipelines.load import FINDER, load_finder
-from deixis.types import Grounding
-
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+from deixis.pipelines.models import DEFAULT_GROUNDER
+from deixis.types import SCHEMA, Grounding, HeatPlace, Place
 
 
 def ground(
     photo: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO")],
     phrases: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHRASE ...")] = (),
     *,
-    model: str = FINDER,
+    model: str = DEFAULT_GROUNDER,
     caption: str = "",
+    place: Literal[Place, HeatPlace] | None = None,
     draw: Path | None = None,
     heat: Path | None = None,
-    least: float = 0.0,
-    device: str = "auto",
-    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
-    quiet: Switch = False,
+    min_score: float = 0.0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Find phrases in a photograph: a box for each, and a score that tells whether it is there at all.
+    """Find phrases in a photograph: a box for each, and the probability that it is present.
 
     For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --draw found.png
 
     Args:
         photo: the photograph.
-        phrases: what to look for, each by itself.
-        model: a name of the package or the folder of a trained model that finds phrases (see deixis models).
-        caption: a sentence instead of phrases; its phrases are found, and their relations help.
-        draw: write the photograph with the boxes drawn on it (.png, .svg, .jpg, ...).
-        heat: write a sheet with the heat map of each phrase, where the model makes heat maps.
-        least: leave out phrases with a score below this; from .5 on they are more likely there than not.
-        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
+        phrases: what to find; each phrase is grounded by itself.
+        model: phrase grounder, a name of the package or a folder (see deixis models).
+        caption: a sentence instead of phrases; its noun phrases are grounded together.
+        place: box rule: attention or vote for models that attend to regions; heat, alpha or threshold for heat maps.
+        draw: write the photograph with the boxes (.png, .svg, .jpg).
+        heat: write a sheet with the heat map of each phrase.
+        min_score: leave out phrases with a smaller score; below .5 a phrase is probably absent.
         as_json: write a line of JSON for each phrase to stdout.
-        quiet: no progress and no notes.
     """
     if bool(phrases) == bool(caption.strip()):
-        raise UsageError("say what to look for: phrases behind the photograph, or --caption with a sentence.")
-    talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    image = load_image(photo)
-    with talk.status("loading the model"):
-        finder = load_finder(model, device)
-    with talk.status(f"looking at {photo}"):
-        found = finder.ground(image, caption or list(phrases))
-    kept = [one for one in found if one.score >= least]
+        raise UsageError("give phrases after the photograph, or a sentence with --caption.")
+    if any(not phrase.strip() for phrase in phrases):
+        raise UsageError('a phrase is empty. Write what to find, for example "a dog".')
+    console = stderr_console(quiet)
+    with console.status("loading the model"):
+        from deixis.pipelines.ground import ground as ground_photo
+        from deixis.pipelines.models import load_grounder
+        from deixis.pipelines.photo import Photo
+        from deixis.pipelines.results import GroundResult
+
+        opened = Photo(photo)
+        _ = opened.image  # an unreadable file is an error before the model is loaded
+        grounder = load_grounder(model, device)
+    with console.status(f"grounding in {photo}"):
+        found = ground_photo(opened, caption or list(phrases), grounder, place)
+    kept = [one for one in found if one.score >= min_score]
+    result = GroundResult(opened.image, tuple(kept), grounder.name, grounder.hash)
     if draw is not None:
-        _draw(image, kept, draw)
+        result.save(draw)
     if heat is not None:
-        _heat(image, kept, heat)
+        from deixis.show.drawing import save_drawing
+        from deixis.show.heat import heat_sheet
+
+        save_drawing(heat_sheet(opened.image, kept), heat)
     if as_json:
+        about = {"model_hash": grounder.hash, "schema": SCHEMA}
         for one in kept:
-            print(json.dumps({"image": str(photo), **one.to_phrase_json(finder.name)}, ensure_ascii=False))
+            print_json({"image": str(photo), **one.to_phrase_json(grounder.name), **about}, indent=None)
     elif kept:
-        answers().print(_table(kept))
+        stdout_console().print(_table(kept))
     if len(kept) < len(found):
-        talk.print(f"left out, with a score below {least:g}: {_listed(found, least)}", markup=False)
+        low = ", ".join(f"{one.text} ({one.score:.2f})" for one in found if one.score < min_score)
+        console.print(f"left out, with a score below {min_score:g}: {low}", markup=False)
     for file in (draw, heat):
         if file is not None:
-            talk.print(f"drawn: {file}", markup=False)
+            console.print(f"drawn: {file}", markup=False)
     return 0
 
 
-def _listed(found: Sequence[Grounding], least: float) -> str:
-    return ", ".join(f"{one.text} ({one.score:.2f})" for one in found if one.score < least)
-
-
-def _draw(image: Image.Image, found: Sequence[Grounding], draw: Path) -> None:
-    from deixis.show.draw import Mark, colour, draw_boxes
-    from deixis.show.drawing import save_drawing
-
-    marks = [Mark.of(one, colour(i), f"{one.text} {one.score:.0%}") for i, one in enumerate(found)]
-    save_drawing(draw_boxes(image, marks), draw)
-
-
-def _heat(image: Image.Image, found: Sequence[Grounding], file: Path) -> None:
-    from deixis.show.drawing import save_drawing
-    from deixis.show.heat import heat_sheet
-
-    save_drawing(heat_sheet(image, found), file)
-
-
 def _table(found: Sequence[Grounding]) -> Table:
+    from deixis.pipelines.results import MIN_PRESENCE
+
     numbers = (Column(name, justify="right", no_wrap=True) for name in ("score", "x1", "y1", "x2", "y2"))
     table = Table(Column("phrase", min_width=8), *numbers, "", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for one in found:
-        doubt = "" if one.score >= DOUBT else "perhaps not there"
-        table.add_row(escape(one.text), f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), doubt)
+        absent = "" if one.score >= MIN_PRESENCE else "probably absent"
+        table.add_row(escape(one.text), f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), absent)
     return table

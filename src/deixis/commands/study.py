@@ -1,12 +1,7 @@
-"""``deixis study``: which of two groundings do people find better?"""
+"""``deixis study``: human preference between two groundings."""
 
 from __future__ import annotations
 
-import json
-import threading
-import webbrowser
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,22 +10,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from deixis.commands.answers import answers
-from deixis.data import Skipped
-from deixis.errors import DeixisError, UsageError
-from deixis.exports import look_up, read
-from deixis.exports.picture import Picture
-from deixis.images import image_size
-from deixis.photographs import Photographs
+from deixis.commands.console import (
+    AsJson,
+    Browse,
+    Host,
+    Port,
+    Quiet,
+    print_json,
+    print_ready,
+    print_some,
+    stderr_console,
+    stdout_console,
+)
+from deixis.errors import UsageError, requires_extra
 from deixis.study.book import Book, Plan
-from deixis.study.pairs import Pair, match_pairs
+from deixis.study.match import Matched, match_predictions
 from deixis.study.results import Results, summarise
 
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-
-LISTED = 10
-ASKEW = 0.02
-"""By how much the shape of a photograph may differ from what the predictions say, as a share."""
+LISTED = 10  # skipped records that are printed
 
 
 def study(
@@ -42,17 +39,17 @@ def study(
     images_each: int = 25,
     raters_each: int = 2,
     seed: int = 0,
-    host: str = "127.0.0.1",
-    port: int = 8422,
-    browse: Switch = False,
-    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
-    quiet: Switch = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8422,
+    browse: Browse = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Ask people which of two groundings of a word is better, on a page; then count what they said.
+    """Let people rate which of two groundings of a word is better, and summarise their ratings.
 
-    A and B are predictions for the same photographs. A word that both have a box for is shown with both boxes side by
-    side, without telling whose is whose: A better, B better, or about equal. Choices are kept at once; the same command
-    goes on with a study, and raters go on under their names.
+    A and B are predictions for the same photographs. The page shows each word that both have a box for with both boxes
+    side by side, in random order and without the names of the systems. Every rating is saved at once. The same command
+    continues a study; raters continue under their names.
 
     For example: deixis study da/captions.jsonl updown/captions.jsonl --images photos --out study.sqlite
 
@@ -60,153 +57,68 @@ def study(
 
     Args:
         predictions: two files of predictions, or exports of them.
-        images: the folder of the photographs.
-        out: the file of the study, a SQLite data base; it is gone on with if it is there.
-        results: the file of a study whose results are wanted; nothing is served.
-        images_each: how many photographs a rater is given at a time; 0 gives all.
-        raters_each: how many raters a photograph is given to before others are.
-        seed: decides on orders and sides.
-        host: the address to listen on; 0.0.0.0 lets others in your network take part.
-        port: the port to listen on; 0 takes a free one.
-        browse: open the page in a browser.
-        as_json: write the results (or, when serving, the address) to stdout as JSON.
-        quiet: say nothing.
+        images: folder of the photographs.
+        out: file of the study, a SQLite database; an existing study is continued.
+        results: print the results of this study; no server is started.
+        images_each: photographs per rater and round; 0: all.
+        raters_each: raters per photograph, before another photograph is handed out.
+        seed: seed of the order of photographs and of the sides.
+        as_json: write the results, or the address of the server, to stdout as JSON.
     """
-    talk = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    console = stderr_console(quiet)
     if results is not None:
         if predictions:
-            raise UsageError("--results reads a study that was made; leave the predictions out.")
-        return _results(Book(results), talk, as_json)
+            raise UsageError("--results takes no predictions. Leave them out.")
+        return _print_results(Book(results), console, as_json)
     if len(predictions) != 2 or images is None:
-        raise UsageError("name two files of predictions, A and B, and the folder of the photographs with --images.")
+        raise UsageError("Give two files of predictions, A and B, and the folder of the photographs with --images.")
     if images_each < 0 or raters_each < 1:
-        raise UsageError("--images-each must not be negative, and --raters-each is at least 1.")
-    plan = Plan(images_each=images_each, raters_each=raters_each, seed=seed)
-    book, files = _begin(*predictions, images=images, out=out, plan=plan, talk=talk)
-    _serve(book, files, (host, port), talk, browse, as_json)
+        raise UsageError("--images-each must be at least 0 and --raters-each at least 1.")
+    with requires_extra("serve"):
+        from deixis.serve.run import listen, run_app
+        from deixis.study.app import create_app
+    with console.status(escape(f"matching {predictions[0]} and {predictions[1]}")):
+        matched = match_predictions(*predictions, images=images, quiet=quiet)
+    _print_skipped(matched, images, console)
+    plan = Plan(matched.a, matched.b, images_each=images_each, raters_each=raters_each, seed=seed)
+    book = Book.begin(out, plan, matched.pairs)
+    size = f"{len(matched.pairs):,} words of {len(matched.photographs):,} photographs"
+    console.print(f"{out}: {size}, {plan.a} against {plan.b}", markup=False)
+    listener = listen(host, port)
+    record = {"study": str(out)} if as_json else None
+    print_ready(console, listener.url, listener.public, "(Ctrl-C stops the server; ratings are saved)", record)
+    run_app(create_app(book, matched.photographs), listener, browse=browse)
+    console.print(f"Stopped. 'deixis study --results {out}' prints the results.", markup=False)
     return 0
 
 
-def _begin(a: Path, b: Path, images: Path, out: Path, plan: Plan, talk: Console) -> tuple[Book, dict[str, Path]]:
-    """The study and the files of its photographs, by image."""
-    skipped: list[Skipped] = []
-    photographs = Photographs(images)
-    with talk.status(escape(f"reading {a} and {b}")) as status:
-        ours, theirs = (look_up(read(path, skipped), photographs, skipped) for path in (a, b))
-        status.update("finding the words that both have a box for")
-        pairs, files = _shown(match_pairs(ours, theirs, talk.quiet), images, skipped)
-    for note in skipped[:LISTED]:
-        talk.print(f"left out: {note}", markup=False)
-    if len(skipped) > LISTED:
-        talk.print(f"and {len(skipped) - LISTED:,} more left out")
-    unseen = sum(not picture.file for picture in ours)
-    if unseen:
-        talk.print(f"{unseen:,} images of {a} are not in {images}", markup=False)
-    models = _model(ours), _model(theirs)
-    names = models if all(models) and models[0] != models[1] else (str(a), str(b))
-    book = Book.begin(out, replace(plan, a=names[0], b=names[1]), pairs)
-    about = f"{len(pairs):,} words of {len(files):,} photographs, {names[0]} against {names[1]}"
-    talk.print(f"{out}: {about}", markup=False)
-    return book, files
+def _print_skipped(matched: Matched, images: Path, console: Console) -> None:
+    if matched.skipped:
+        console.print(f"{len(matched.skipped):,} records skipped:")
+        print_some(console, matched.skipped, LISTED)
+    if matched.not_found:
+        console.print(f"{matched.not_found:,} images of A are not in {images}.", markup=False)
 
 
-def _shown(pairs: Sequence[Pair], images: Path, skipped: list[Skipped]) -> tuple[list[Pair], dict[str, Path]]:
-    """The pairs whose photographs can be opened and have the shape that the predictions say."""
-    files: dict[str, Path] = {}
-    bad: set[str] = set()
-    for pair in pairs:
-        if pair.image in files or pair.image in bad:
-            continue
-        path = images / pair.image
-        try:
-            width, height = image_size(path)
-            if abs(width * pair.height / (height * pair.width) - 1) > ASKEW:
-                raise DeixisError(f"{path} has {width} x {height} pixels, not {pair.width} x {pair.height}")
-            files[pair.image] = path
-        except DeixisError as error:
-            bad.add(pair.image)
-            skipped.append(Skipped(pair.image, str(error)))
-    return [pair for pair in pairs if pair.image in files], files
-
-
-def _model(pictures: Sequence[Picture]) -> str:
-    """The model that the predictions are of; empty where they do not tell, or tell of several."""
-    names = {caption.model for picture in pictures for caption in picture.captions}
-    names |= {answer.model for picture in pictures for answer in picture.answers}
-    return names.pop() if len(names) == 1 else ""
-
-
-def _serve(
-    book: Book, files: dict[str, Path], place: tuple[str, int], talk: Console, browse: bool, as_json: bool
-) -> None:
-    try:
-        import uvicorn
-
-        from deixis.study.app import create_app
-    except ModuleNotFoundError as error:
-        raise DeixisError(
-            f"{error.name} is not installed; pip install 'deixis[serve]' brings what this needs."
-        ) from None
-    from deixis.serve.listening import LOOPBACK, address, listen, run
-
-    host, port = place
-    ear = listen(host, port)
-    where = address(host, ear)
-    if host not in LOOPBACK:
-        talk.print("everyone who can reach this machine can take part; there is no password.", markup=False)
-    talk.print(f"ready: {where}; Ctrl-C ends it, and nothing is lost.", markup=False)
-    if as_json:
-        print(json.dumps({"url": where, "study": str(book.path)}), flush=True)
-    if browse:
-        threading.Timer(0.5, webbrowser.open, [where]).start()
-    app = create_app(book, files)
-    run(uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)), ear)
-    talk.print(f"stopped; 'deixis study --results {book.path}' counts what was said.", markup=False)
-
-
-# Results ------------------------------------------------------------------------------------------------------------
-
-
-def _results(book: Book, talk: Console, as_json: bool) -> int:
+def _print_results(book: Book, console: Console, as_json: bool) -> int:
     found = summarise(book.ratings())
     if as_json:
         about = {"study": str(book.path), "a": book.plan.a, "b": book.plan.b, "words_in_study": book.words()}
-        print(
-            json.dumps({**about, "results": None if found is None else found.to_json()}, ensure_ascii=False, indent=2)
-        )
+        print_json({**about, "results": None if found is None else found.to_json()})
     if found is None:
-        talk.print(f"{book.path}: nothing is rated yet.", markup=False)
-        return 0
-    if not as_json:
-        _tell(found, book, answers(talk.quiet))
+        console.print(f"{book.path} has no ratings yet.", markup=False)
+    elif not as_json:
+        stdout = stdout_console(console.quiet)
+        stdout.print(_shares(found, book.plan))
+        for line in found.lines(book.plan.a, book.plan.b, book.assigned()):
+            stdout.print(line, markup=False)
     return 0
 
 
-def _tell(found: Results, book: Book, said: Console) -> None:
-    plan = book.plan
+def _shares(found: Results, plan: Plan) -> Table:
+    """Shares of the verdicts."""
     table = Table("", Column("%", justify="right"), Column("ratings", justify="right"), box=None, pad_edge=False)
-    for name, share in (
-        ("about equal", found.equal),
-        (f"{plan.a} is better", found.a),
-        (f"{plan.b} is better", found.b),
-    ):
+    verdicts = {"about equal": found.equal, f"{plan.a} is better": found.a, f"{plan.b} is better": found.b}
+    for name, share in verdicts.items():
         table.add_row(escape(name), f"{share:.1%}"[:-1], f"{round(share * found.ratings):,}")
-    said.print(table)
-    low, high = found.interval
-    difference = f"{100 * found.difference:+.1f} points, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
-    said.print(f"\n{plan.b} over {plan.a}: {difference}", markup=False)
-    agreed = found.agreement
-    if agreed is None:
-        said.print("agreement: no word has two raters yet")
-    else:
-        shares = f"{agreed.same:.1%} the same, {agreed.opposite:.1%} opposite, {agreed.ambiguous:.1%} ambiguous"
-        said.print(f"agreement of {agreed.pairs:,} pairs of ratings: {shares}")
-        kappa = "not defined, all ratings are the same" if agreed.kappa is None else f"{agreed.kappa:.2f}"
-        said.print(f"Fleiss' kappa: {kappa}")
-    if found.left is not None:
-        said.print(f"left side, where a side was preferred: {found.left:.1%}")
-    asked = book.assigned()
-    who = ", ".join(f"{name} ({done:,} of {asked[name]:,})" for name, done in found.raters.items())
-    said.print(
-        f"{found.ratings:,} ratings of {found.words:,} words in {found.images:,} photographs by {who}", markup=False
-    )
+    return table

@@ -87,7 +87,7 @@ def write(
             case "jsonl":
                 json_lines.write(pictures, out)
     except OSError as error:
-        raise DeixisError(f"{out} cannot be written ({error.strerror}); choose another --out.") from None
+        raise DeixisError(f"{out} cannot be written ({error.strerror}). Choose another --out.") from None
     return skipped
 
 

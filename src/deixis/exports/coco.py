@@ -38,6 +38,7 @@ from deixis.exports.picture import (
     sized,
     split_ending,
 )
+from deixis.files import write_atomic
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding, Json
 
@@ -84,7 +85,7 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
 
 def _write(path: Path, content: Json) -> None:
     info = {"description": "predictions of Deixis"}
-    path.write_text(json.dumps({"info": info} | content, ensure_ascii=False), encoding="utf-8")
+    write_atomic(path, json.dumps({"info": info} | content, ensure_ascii=False))
 
 
 def _numbers(names: Sequence[str]) -> list[int]:

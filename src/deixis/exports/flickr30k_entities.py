@@ -15,6 +15,7 @@ from deixis.data.sample import Caption, Sample, Skipped
 from deixis.errors import DeixisError
 from deixis.exports.picture import Album, Picture, Size, box_of, file_names, letters, split_ending
 from deixis.exports.xml import box_element, element, save
+from deixis.files import write_atomic
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding
 
@@ -42,7 +43,7 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
             continue
         stem, ending = split_ending(names[picture.image])
         listed.append(stem)
-        (out / "Sentences" / f"{stem}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_atomic(out / "Sentences" / f"{stem}.txt", "\n".join(lines) + "\n", sync=False)
         root = element("annotation", ("filename", stem + (ending or ".jpg")))
         if picture.size is not None:
             width, height = picture.size
@@ -51,7 +52,7 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
             chain += 1
             root.append(element("object", ("name", chain), box_element(grounding, picture.size)))
         save(root, out / "Annotations" / f"{stem}.xml")
-    (out / f"{split}.txt").write_text("".join(f"{stem}\n" for stem in listed), encoding="utf-8")
+    write_atomic(out / f"{split}.txt", "".join(f"{stem}\n" for stem in listed))
 
 
 def _alone(grounding: Grounding) -> GroundedCaption:

@@ -15,6 +15,7 @@ from deixis.data.reading import BadRecord, get_int, get_numbers, get_size, get_t
 from deixis.data.sample import Skipped
 from deixis.errors import DeixisError
 from deixis.exports.picture import Album, Answer, Picture, box_of
+from deixis.files import write_atomic
 from deixis.types import GroundedCaption, Grounding, HeatMap, Json
 
 
@@ -48,7 +49,7 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
     for picture in pictures:
         lines += [caption.to_json() for caption in picture.captions]
         lines += [_answer_json(picture, answer) for answer in picture.answers]
-    out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    write_atomic(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
 def _image(record: Json, otherwise: str) -> str:

@@ -19,6 +19,7 @@ from deixis import boxes as geometry
 from deixis.data.reading import BadRecord, get, get_int, get_list, get_numbers, get_size, get_text, good_records
 from deixis.data.sample import Skipped
 from deixis.exports.picture import Album, Answer, Picture, Size, box_of, find_words, head_nouns, sentence, sized
+from deixis.files import write_atomic
 from deixis.language.tokenise import tokens
 from deixis.show.draw import colour
 from deixis.types import GroundedCaption, Grounding, Json
@@ -47,8 +48,8 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
             ]
             result = _rectangles([answer.grounding for answer in answers], places, size, nouns)
             tasks.append({"data": data, "predictions": [_prediction(result, model)]})
-    (out / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1), encoding="utf-8")
-    (out / CONFIG).write_text(_config(sorted(used)), encoding="utf-8")
+    write_atomic(out / TASKS, json.dumps(tasks, ensure_ascii=False, indent=1))
+    write_atomic(out / CONFIG, _config(sorted(used)))
 
 
 def _prediction(result: Sequence[Json], model: str) -> Json:

@@ -13,6 +13,7 @@ from deixis.data.reading import BadFile, BadRecord, Node, read_xml
 from deixis.data.sample import Skipped
 from deixis.exports.picture import Album, Answer, Picture, box_of, file_names, head_nouns, sized, split_ending
 from deixis.exports.xml import box_element, element, save
+from deixis.files import write_atomic
 from deixis.types import Grounding
 
 SPLIT = "test"
@@ -33,7 +34,7 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
             root.append(element("object", *about, box_element(place, picture.size)))
         save(root, out / "Annotations" / f"{stem}.xml")
         listed.append(stem)
-    (out / "ImageSets" / "Main" / f"{split}.txt").write_text("".join(f"{s}\n" for s in listed), encoding="utf-8")
+    write_atomic(out / "ImageSets" / "Main" / f"{split}.txt", "".join(f"{s}\n" for s in listed))
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from deixis.data.reading import BadRecord, get_numbers, read_table
 from deixis.data.sample import Skipped
 from deixis.exports.picture import Album, Answer, Picture, Size, box_of, place, sentence
+from deixis.files import atomic_path
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding
 
@@ -26,7 +27,7 @@ Row = dict[str, str]
 
 def write(pictures: Sequence[Picture], out: Path) -> None:
     """Write the table."""
-    with out.open("w", encoding="utf-8", newline="") as file:
+    with atomic_path(out) as tmp_path, tmp_path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         for picture in pictures:

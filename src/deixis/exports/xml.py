@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 from deixis import boxes as geometry
 from deixis.exports.picture import Size
+from deixis.files import write_atomic
 from deixis.types import Grounding
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # no escape makes XML hold these
@@ -35,4 +36,4 @@ def box_element(grounding: Grounding, size: Size | None) -> Element:
 def save(root: Element, path: Path) -> None:
     """Write the document, a line for each element."""
     ElementTree.indent(root)
-    path.write_text(ElementTree.tostring(root, encoding="unicode") + "\n", encoding="utf-8")
+    write_atomic(path, ElementTree.tostring(root, encoding="unicode") + "\n", sync=False)

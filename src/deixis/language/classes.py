@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from deixis.errors import DeixisError
+from deixis.files import write_atomic
 from deixis.language.parse import Parse
 from deixis.types import Phrase
 
@@ -84,7 +85,7 @@ class ObjectClasses:
     def save(self, path: Path) -> None:
         """Write the classes as JSON."""
         value = {"format": FORMAT, "minimum": self.minimum, "classes": dict(zip(self.names, self.counts, strict=True))}
-        path.write_text(json.dumps(value | {"words": dict(self.words)}, ensure_ascii=False, indent=0), encoding="utf-8")
+        write_atomic(path, json.dumps(value | {"words": dict(self.words)}, ensure_ascii=False, indent=0))
 
     @classmethod
     def load(cls, path: Path) -> ObjectClasses:

@@ -1,33 +1,34 @@
-"""Does a phrase mean one thing or several? A box around several is not the box of any of them."""
+"""Grammatical number: whether a phrase names one thing or several."""
 
 from __future__ import annotations
 
-from deixis.language.parse import Parse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deixis.language.parse import Parse
 
 COLLECTIVE = frozenset(
     ("audience", "band", "bunch", "choir", "class", "couple", "crew", "crowd", "duo", "family", "flock", "gang",
      "group", "herd", "orchestra", "pack", "pair", "team", "trio")
 )  # fmt: skip
-"""Nouns that mean several in the singular (lemmas)."""
+"""Nouns that name several things in the singular (lemmas)."""
 
 PAIRED = frozenset(
     ("binoculars", "clothes", "eyeglasses", "glasses", "goggles", "headphones", "jeans", "khakis", "leggings",
      "overalls", "pajamas", "pants", "scissors", "shorts", "slacks", "stairs", "sunglasses", "swimtrunks", "tights",
      "trousers", "trunks")
 )  # fmt: skip
-"""Plurals that mean one thing."""
+"""Plurals that name one thing."""
 
 
-def several(grammar: Parse, start: int = 0, end: int | None = None) -> bool:
-    """Whether tokens [start, end) name several things: dogs, two of them, a crowd, a man and a woman."""
-    stop = len(grammar) if end is None else end
-    head = grammar.head(start, stop)
+def is_plural(parse: Parse, start: int = 0, end: int | None = None) -> bool:
+    """Return whether tokens [start, end) name several things: dogs, two of them, a crowd, a man and a woman."""
+    stop = len(parse) if end is None else end
+    head = parse.head(start, stop)
     if head is None:
         return False
-    if grammar.tags[head] == "CD":
-        return grammar.tokens[head] not in ("one", "1")
-    joined = any(
-        grammar.labels[i] == "conj" and grammar.heads[i] == head and grammar.nouns[i] for i in range(head + 1, stop)
-    )
-    plural = grammar.tags[head] in ("NNS", "NNPS") and grammar.tokens[head] not in PAIRED
-    return joined or plural or grammar.lemmas[head] in COLLECTIVE
+    if parse.tags[head] == "CD":
+        return parse.tokens[head] not in ("one", "1")
+    joined = any(parse.labels[i] == "conj" and parse.heads[i] == head and parse.nouns[i] for i in range(head + 1, stop))
+    plural = parse.tags[head] in ("NNS", "NNPS") and parse.tokens[head] not in PAIRED
+    return joined or plural or parse.lemmas[head] in COLLECTIVE

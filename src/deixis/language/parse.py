@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from deixis.cache import TextCache, cache_folder
 from deixis.errors import DeixisError
 from deixis.language.mend import Draft, mend
+from deixis.language.number import is_plural
 from deixis.language.tokenise import PUNCTUATION, tokenise
 from deixis.types import Phrase
 
@@ -81,9 +82,13 @@ class Parse:
         return tuple(found)
 
     def phrase(self, start: int, end: int) -> Phrase:
-        """The tokens [start, end) as a phrase with its head noun."""
+        """Return the tokens [start, end) as a phrase with its head noun."""
         head = self.head(start, end)
-        return Phrase(" ".join(self.tokens[start:end]), start, end, head="" if head is None else self.tokens[head])
+        text = " ".join(self.tokens[start:end])
+        if head is None:
+            return Phrase(text, start, end)
+        plural = is_plural(self, start, end)
+        return Phrase(text, start, end, head=self.tokens[head], lemma=self.lemmas[head], plural=plural)
 
     def top(self, start: int, end: int) -> int | None:
         """The noun of [start, end) that is nearest to the top of the tree, else the topmost word.
@@ -170,6 +175,8 @@ def _parse(
     with _no_collection():
         parses = {name: _from_row(row) for name, row in (store.read(names) if cache else {}).items()}
     missing = [name for name in dict.fromkeys(names) if name not in parses]
+    if not missing:
+        return [parses[name] for name in names]
     batches = [missing[i : i + BATCH] for i in range(0, len(missing), BATCH)]
     with _bar(len(missing), quiet) as advance:
         sentences = [[sentence(name) for name in batch] for batch in batches]

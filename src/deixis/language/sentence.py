@@ -61,8 +61,8 @@ def sentence(words: Sequence[str]) -> str:
     return "".join(pieces(words)) + end(words)
 
 
-def echoes(words: Sequence[str]) -> bool:
-    """Whether a word with a meaning of its own is said twice: "a white and white house", "a boy and a boy"."""
+def repeats_word(words: Sequence[str]) -> bool:
+    """Return whether a content word occurs twice: "a white and white house", "a boy and a boy"."""
     content = [word for word in words if word not in _GRAMMAR]
     return len(set(content)) < len(content)
 

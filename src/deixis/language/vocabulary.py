@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from deixis.errors import DeixisError
+from deixis.files import write_atomic
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 FORMAT = "deixis-vocabulary-1"
@@ -94,7 +95,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON."""
-        path.write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        write_atomic(path, json.dumps(self.to_json(), ensure_ascii=False, indent=0) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:

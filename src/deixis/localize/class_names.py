@@ -23,7 +23,7 @@ def class_probabilities(lemmas: Sequence[str], labels: Labels, classes: Sequence
     for row, lemma in zip(probabilities, lemmas, strict=True):
         number = ids.get(COCO_NOUNS.get(lemma, lemma)) if lemma else None
         if number is not None:
-            row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1)
+            row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1, dtype=np.float64)
     return probabilities
 
 

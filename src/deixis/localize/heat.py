@@ -10,22 +10,22 @@ from deixis.types import HeatMap, Regions
 Floats = npt.NDArray[np.floating]
 
 
-def heat_map(weights: Floats, regions: Regions, cells: int = 32) -> HeatMap:
-    """Heat map of attention weights ``[N]``: each cell has the sum of weight times the share that a region covers."""
-    down, across = _coverage(regions, cells, cells)
-    return HeatMap((weights[:, None] * down).T @ across, regions.size)
+def heat_map(weights: Floats, boxes: Floats, size: tuple[int, int], cells: int = 32) -> HeatMap:
+    """Sum the weights ``[N]`` of boxes ``[N, 4]`` over a grid: a cell gets a box's weight times the share it covers."""
+    down, across = _coverage(boxes, size, cells, cells)
+    return HeatMap((weights[:, None] * down).T @ across, size)
 
 
 def heat_inside(maps: Floats, regions: Regions) -> Floats:
     """Heat ``[P, N]`` of each map ``[P, H, W]`` inside each region; cells count by the share that is covered."""
-    down, across = _coverage(regions, *maps.shape[1:])
+    down, across = _coverage(regions.boxes, regions.size, *maps.shape[1:])
     return np.einsum("phn,nh->pn", maps @ across.T, down)
 
 
-def _coverage(regions: Regions, rows: int, columns: int) -> tuple[Floats, Floats]:
-    """Shares of each grid row ``[N, rows]`` and column ``[N, columns]`` that each region covers."""
-    x1, y1, x2, y2 = np.asarray(regions.boxes, dtype=np.float64).T[:, :, None]
-    return _covered(y1, y2, regions.size[1], rows), _covered(x1, x2, regions.size[0], columns)
+def _coverage(boxes: Floats, size: tuple[int, int], rows: int, columns: int) -> tuple[Floats, Floats]:
+    """Shares of each grid row ``[N, rows]`` and column ``[N, columns]`` that each box covers."""
+    x1, y1, x2, y2 = np.asarray(boxes, dtype=np.float64).T[:, :, None]
+    return _covered(y1, y2, size[1], rows), _covered(x1, x2, size[0], columns)
 
 
 def _covered(low: Floats, high: Floats, length: int, cells: int) -> Floats:

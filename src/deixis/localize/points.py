@@ -1,4 +1,4 @@
-"""Point of a heat map: the pixel of its bicubic maximum (AMC), or the centre of its hottest cells."""
+"""Point of a heat map: its bicubic maximum (AMC), the centre of its hottest cells, or a point inside a box."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from deixis.types import HeatMap, Point
+from deixis.types import Box, HeatMap, Point
 
 
 def bicubic_maximum(heat: HeatMap) -> Point:
@@ -32,6 +32,19 @@ def centre_of_maximum(heat: HeatMap) -> Point:
     width, height = heat.size
     x, y = (columns[nearest] + 0.5) * width / grid.shape[1], (rows[nearest] + 0.5) * height / grid.shape[0]
     return float(x), float(y)
+
+
+def point_in_box(heat: HeatMap, box: Box, preferred: Point) -> Point:
+    """Return ``preferred`` if it lies in the box; else the centre of the hottest cell in the box, else its centre."""
+    if box[0] <= preferred[0] <= box[2] and box[1] <= preferred[1] <= box[3]:
+        return preferred
+    rows, columns = heat.grid.shape
+    x, y = (np.arange(columns) + 0.5) * heat.size[0] / columns, (np.arange(rows) + 0.5) * heat.size[1] / rows
+    inside = ((box[1] <= y) & (y <= box[3]))[:, None] & ((box[0] <= x) & (x <= box[2]))
+    if not inside.any():
+        return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    row, column = np.unravel_index(int(np.where(inside, heat.grid, -np.inf).argmax()), inside.shape)
+    return float(x[column]), float(y[row])
 
 
 def enlarge_bicubic(heat: HeatMap) -> npt.NDArray[np.float32]:

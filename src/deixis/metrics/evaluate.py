@@ -27,7 +27,7 @@ from deixis.metrics.hallucination import hallucination
 from deixis.metrics.phrases import PhraseReference
 from deixis.metrics.references import Reference
 from deixis.metrics.score import Score
-from deixis.types import GroundedCaption, Grounding
+from deixis.types import GroundedCaption, Grounding, Json
 
 GROUPS = {
     "captions": ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE"),
@@ -81,6 +81,11 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     classes: tuple[ClassCount, ...] = ()  # behind the accuracy on reference sentences
     kinds: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # see error_analysis.word_kinds
+
+    def to_json(self) -> Json:
+        """Scores with their signatures, missing metrics and notes."""
+        scores = {s.name: {"value": s.value, "signature": s.signature, "items": len(s.ids)} for s in self.scores}
+        return {"scores": scores, "absent": dict(self.absent), "notes": list(self.notes)}
 
 
 def evaluate(predictions: Predictions, reference: Reference, options: Options | None = None) -> Evaluation:

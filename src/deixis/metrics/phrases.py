@@ -268,12 +268,12 @@ def pointing(
 def answer_points(references: Sequence[PhraseReference], answers: Answers) -> tuple[str, Values]:
     """Where the answers point, ``[n, 2]``, and how that was found.
 
-    "heat" when every answer has a heat map: its maximum (:func:`deixis.localize.points.bicubic_maximum`). Else "given"
+    "heat" when every answer has a heat map or its maximum: :func:`deixis.localize.points.bicubic_maximum`. Else "given"
     when every answer has a point. Else "box centre" for all: one way for the whole file, so that the signature can
     name it.
     """
     given = [answers[r.id][0] for r in references if answers.get(r.id)]
-    if given and all(answer.heat is not None for answer in given):
+    if given and all(answer.heat is not None or answer.heat_point is not None for answer in given):
         source = "heat"
     elif given and all(answer.point is not None for answer in given):
         source = "given"
@@ -288,6 +288,8 @@ def answer_points(references: Sequence[PhraseReference], answers: Answers) -> tu
 
 
 def _point(answer: Grounding, source: str) -> Point:
+    if source == "heat" and answer.heat_point is not None:
+        return answer.heat_point
     if source == "heat" and answer.heat is not None:
         return bicubic_maximum(answer.heat)
     if source == "given" and answer.point is not None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from deixis import __version__
 from deixis.data.reading import MAX_JSON, BadFile, read_json, read_packed_json
 from deixis.errors import DeixisError
+from deixis.files import write_atomic
 
 Values = npt.NDArray[np.float64]
 Rule = Callable[[Values], Values]  # sums of statistics [B, S] -> metric values [B]
@@ -127,12 +128,7 @@ def write_json(path: Path, document: Any) -> None:
     data = f"{text}\n".encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)  # the same content is the same file, whenever it is written
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        unfinished.write_bytes(data)
-        unfinished.replace(path)
-    except OSError as error:
-        raise DeixisError(f"{path} cannot be written ({error.strerror}); choose a file in another folder.") from None
+    write_atomic(path, data)
 
 
 def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:

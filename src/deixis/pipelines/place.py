@@ -1,64 +1,88 @@
-"""A finished caption whose nouns get their places anew, from a model that finds phrases.
-
-A captioner looks at a photograph to choose its next word, a finder to tell where a phrase is. So the words stay the
-captioner's, and the boxes become the finder's.
-"""
+"""Ground the noun phrases of a caption, by the captioner's attention or with a phrase grounder."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, get_args
 
-from deixis.language.parse import Parse, parse_words
-from deixis.language.tokenise import tokens
-from deixis.pipelines.load import PhraseGrounder
-from deixis.types import GroundedCaption, Phrase, Regions
-from deixis.vision.eyes import Photo
+from deixis.errors import DeixisError
+from deixis.language.parse import Parse
+from deixis.language.queries import Query, head_of, shown_span, visible_phrases
+from deixis.language.sentence import is_out_of_sight
+from deixis.localize.attention import ground_word
+from deixis.pipelines.models import Models
+from deixis.pipelines.photo import Photo
+from deixis.types import Candidate, Grounding, HeatPlace, Place
 
+PlaceOption = Literal["attention", "vote", "grounder", "heat", "alpha", "threshold"]
+"""Where boxes come from: the captioner's attention by one of two rules; the grounder, by its own or another rule."""
 
-def reground(finder: PhraseGrounder, photo: Photo, caption: GroundedCaption, heats: bool = False) -> GroundedCaption:
-    """The same sentence; box, score and point of each grounded word are those that a finder gives to its noun phrase.
-
-    The phrases are asked for together and in their sentence, which tells a finder more than they do alone. A word
-    outside all noun phrases is a phrase of its own. Heat maps are left out unless ``heats`` are wanted.
-    """
-    model = together(caption.model, finder)
-    if not caption.groundings:
-        return replace(caption, model=model)
-    (grammar,) = parse_words([caption.words], quiet=True)
-    around = [phrase_around(grammar, word.start, word.end) for word in caption.groundings]
-    phrases = list(dict.fromkeys(around))  # "tennis" and "ball" stand in one phrase, which is asked for once
-    text = " ".join(caption.words)
-    if tokens(text) == caption.words:
-        found = finder.ground(photo, text, phrases)
-    else:  # a word that reads as two, or as none, would shift the spans
-        found = finder.ground(photo, [phrase.text for phrase in phrases])
-    places = dict(zip(phrases, found, strict=True))
-    groundings = tuple(
-        replace(
-            word,
-            box=place.box,
-            score=place.score,
-            parts=place.parts,
-            point=place.pointing(),
-            heat=place.heat if heats else None,
-        )
-        for word, place in zip(caption.groundings, [places[phrase] for phrase in around], strict=True)
-    )
-    return replace(caption, groundings=groundings, model=model)
+Groundings = tuple[tuple[Grounding, ...], tuple[Grounding, ...]]
+"""Of noun phrases, and of single words."""
 
 
-def phrase_around(grammar: Parse, start: int, end: int) -> Phrase:
-    """The noun phrase that words [start, end) stand in; else these words themselves."""
-    around = (phrase for phrase in grammar.phrases if phrase.start <= start and end <= phrase.end)
-    return next(around, grammar.phrase(start, end))
+def default_place(models: Models) -> PlaceOption:
+    """Return the place rule that is used where none is asked for."""
+    return models.captioner.generation.place if models.grounder is None else "grounder"
 
 
-def together(captioner: str, finder: PhraseGrounder) -> str:
-    """How the two are called where one model's name would stand."""
-    return f"{captioner}, placed by {finder.name}"
+def place(candidate: Candidate, photo: Photo, models: Models, option: PlaceOption, heat: bool = False) -> Groundings:
+    """Return the groundings of a sentence's visible noun phrases, and of its words; ``heat`` keeps heat maps."""
+    parsed = photo.parse(candidate.words)
+    if candidate.groundings:  # of a template
+        return candidate.groundings, tuple(_of_head(one, parsed) for one in candidate.groundings)
+    if option in get_args(Place):
+        return by_attention(candidate, parsed, photo, models, "vote" if option == "vote" else "attention")
+    return by_grounder(parsed, photo, models, option, heat)
 
 
-def understands(finder: PhraseGrounder, regions: Regions) -> bool:
-    """Whether a finder can use regions that were made for another model, or has to look at the photograph itself."""
-    eyes = finder.eyes
-    return eyes is not None and eyes.name == regions.extractor and (eyes.grid == 0 or regions.grid is not None)
+def by_attention(candidate: Candidate, parsed: Parse, photo: Photo, models: Models, rule: Place) -> Groundings:
+    """Ground phrases by the attention at their head word, and every noun and verb by its own attention."""
+    regions, detector = photo.regions(models.extractor), models.extractor.is_detector
+
+    def ground(step: int) -> Grounding:
+        return ground_word(candidate.trace, step, parsed.tokens[step], regions, rule, detector)
+
+    phrases = []
+    for phrase in visible_phrases(parsed):
+        start, end = shown_span(parsed, phrase)
+        text = " ".join(parsed.tokens[start:end])
+        phrases.append(replace(ground(head_of(parsed, phrase)), text=text, start=start, end=end))
+    words = [
+        replace(ground(at), pos="NOUN" if parsed.nouns[at] else "VERB")
+        for at, pos in enumerate(parsed.pos)
+        if (parsed.nouns[at] and not is_out_of_sight(parsed.tokens, at)) or pos == "VERB"
+    ]
+    return tuple(phrases), tuple(words)
+
+
+def by_grounder(parsed: Parse, photo: Photo, models: Models, option: PlaceOption, heat: bool) -> Groundings:
+    """Ground phrases with the grounder, in their sentence; a head word has the box of its phrase."""
+    grounder = models.grounder
+    if grounder is None:
+        raise DeixisError(f"--place {option} needs a grounder. Give one with --grounder, or use --place attention.")
+    wanted = visible_phrases(parsed)
+    rule = None if option == "grounder" else check_rule(grounder.name, option, grounder.extractor is None)
+    found = grounder.ground(photo.encoded(grounder), [Query(parsed, wanted)], rule) if wanted else []
+    phrases = []
+    for phrase, one in zip(wanted, found, strict=True):
+        start, end = shown_span(parsed, phrase)
+        text = " ".join(parsed.tokens[start:end])
+        head = head_of(parsed, phrase)
+        kept = one.heat if heat else None
+        phrases.append(replace(one, text=text, start=start, end=end, head=head, heat=kept, point=one.pointing()))
+    return tuple(phrases), tuple(_of_head(one, parsed) for one in phrases)
+
+
+def check_rule(name: str, option: str, pixels: bool) -> HeatPlace:
+    """Return the heat rule of that name; rules that choose among proposals need proposals."""
+    if option not in get_args(HeatPlace):
+        raise DeixisError(f"{name} has no box rule '{option}'. Use heat, alpha or threshold.")
+    if pixels and option != "threshold":
+        raise DeixisError(f"{name} reads pixels and has no proposals. Use --place threshold.")
+    return option  # type: ignore[return-value]  # checked above
+
+
+def _of_head(one: Grounding, parsed: Parse) -> Grounding:
+    head = one.end - 1 if one.head is None else one.head
+    return replace(one, text=parsed.tokens[head], start=head, end=head + 1, heat=None, pos="NOUN")

@@ -1,80 +1,60 @@
-"""A finder as the judge of a captioner's beam: which of its sentences is about the photograph.
+"""Rerank beam candidates with a grounder's match scores.
 
-A beam ends with several sentences, and the likeliest is often the one that can be said of most photographs. A finder
-was taught to tell the captions of a photograph from those of others. It reads all sentences of the beam, and what it
-finds of each as a whole, and of the noun phrase that it finds least of, counts beside the log-probability. Nothing is
-trained for it, and the words stay the captioner's.
+The likeliest candidate of a beam often fits many photographs. A grounder was trained to tell the captions of a
+photograph from those of others. The score of a candidate becomes
+
+    logprob / length ** length_power + caption * evidence(sentence) + weakest_phrase * log p(weakest noun phrase)
+
+with the grounder's :class:`~deixis.types.RerankWeights`. No training is involved.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
-from deixis.language.parse import parse
-from deixis.language.sentence import is_direction
-from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.updown.model import Captioner, Judge
-from deixis.pipelines.load import PhraseGrounder
-from deixis.types import Regions
+from deixis.language.queries import visible_phrases
+from deixis.language.sentence import repeats_word
+from deixis.pipelines.models import PhraseGrounder
+from deixis.pipelines.photo import Photo
+from deixis.types import Candidate, Phrase
 
-PAIR, LEAST, COSINE = 8.0, 1.2, 2.0
-"""What counts beside a sentence's log-probability over the power of its length: the pair score of a fusion model and
-the log-chance of the phrase that it finds least of, or the score of a matcher. Chosen on validation captions
-(``experiments/flickr8k-entities/judging.txt``)."""
+MIN_PROB = 1e-3
+"""Smallest probability of a phrase that is told from 0."""
 
-DIM = 1e-3
-"""The least chance that is told from none."""
+REPEAT_PENALTY = 1e4
+"""Penalty for sentences that repeat a word (log-probability units)."""
 
 
-def assist(captioner: Captioner, finder: PhraseGrounder | None) -> None:
-    """Let a captioner see with the eyes of a finder that sees the same, and be judged by it if it can judge.
+def rerank(beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder, allow_repeats: bool = True) -> Candidate:
+    """Return the candidate with the best sum of its own score and the grounder's."""
+    return best(beam, match_scores(beam, photo, grounder), allow_repeats)
 
-    Who judged it before judges no more.
+
+def best(beam: Sequence[Candidate], extra: Sequence[float] | None = None, allow_repeats: bool = True) -> Candidate:
+    """Return the candidate with the best score plus ``extra``; those that repeat a word come last unless allowed."""
+    scores = [candidate.score for candidate in beam]
+    if extra is not None:
+        scores = [score + more for score, more in zip(scores, extra, strict=True)]
+    if not allow_repeats:
+        scores = [s - REPEAT_PENALTY * repeats_word(c.words) for s, c in zip(scores, beam, strict=True)]
+    return beam[scores.index(max(scores))]
+
+
+def match_scores(beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder) -> list[float]:
+    """Return the weighted evidence of each candidate and of its weakest noun phrase.
+
+    A sentence without a noun phrase has the least probability: nothing of it can be found.
     """
-    captioner.judge = None
-    if finder is not None and finder.eyes is not None and finder.eyes.name == captioner.eyes.name:
-        captioner.eyes, captioner.judge = finder.eyes, judge_of(finder)
-
-
-def judge_of(finder: PhraseGrounder) -> Judge | None:
-    """What a finder says for each of several sentences, in nats; None if it cannot tell sentences from each other.
-
-    A fusion model that was calibrated can, and a matcher whose score is a mean cosine.
-    """
-    if isinstance(finder, AlbefGrounder) and finder.presence is not None:
-        return partial(by_phrases, finder, finder.presence)
-    if isinstance(finder, ScanGrounder) and finder.matcher.config.aggregation == "mean":
-        return partial(by_cosines, finder)
-    return None
-
-
-def by_phrases(pointer: AlbefGrounder, presence: Presence, regions: Regions, sentences: Sequence[str]) -> list[float]:
-    """By the pair score of each sentence, and the chance of its least likely noun phrase."""
-    return [PAIR * whole + LEAST * least for whole, least in read(pointer, presence, regions, sentences)]
-
-
-def read(
-    pointer: AlbefGrounder, presence: Presence, regions: Regions, sentences: Sequence[str]
-) -> list[tuple[float, float]]:
-    """The pair score of each sentence, and the log-chance of that noun phrase of it which is found least.
-
-    A sentence that names nothing is as bad as one that names what is not there. "Front" of "in front of" is no thing.
-    """
-    named = [
-        [phrase.text for phrase in grammar.phrases if not is_direction(grammar.tokens, phrase.end - 1)]
-        for grammar in parse(sentences, quiet=True)
-    ]
-    phrases = list(dict.fromkeys(text for texts in named for text in texts))
-    evidence = pointer.evidence(regions, [*sentences, *phrases])
-    whole, parts = evidence[: len(sentences)], evidence[len(sentences) :]
-    chances = {text: presence.phrase(one) for text, one in zip(phrases, parts, strict=True)}
-    least = [min((chances[text] for text in texts), default=0.0) for texts in named]
-    return [(one, math.log(max(chance, DIM))) for one, chance in zip(whole, least, strict=True)]
-
-
-def by_cosines(aligner: ScanGrounder, regions: Regions, sentences: Sequence[str]) -> list[float]:
-    """By the mean cosine between the words of each sentence and what they attend to."""
-    return [COSINE * float(score) for score in aligner.scores([regions], sentences)[0]]
+    weights = grounder.rerank_weights
+    assert weights is not None
+    parses = [photo.parse(candidate.words) for candidate in beam]
+    sentences = [parsed.phrase(0, len(parsed)) for parsed in parses]
+    phrases: list[tuple[Phrase, ...]] = [visible_phrases(parsed) if weights.weakest_phrase else () for parsed in parses]
+    encoded = photo.encoded(grounder)
+    evidence = iter(grounder.evidence(encoded, [*sentences, *(phrase for each in phrases for phrase in each)]))
+    scores = [weights.caption * next(evidence) for _ in sentences]
+    if not weights.weakest_phrase:
+        return scores
+    weakest = [min((grounder.phrase_probability(next(evidence)) for _ in each), default=0.0) for each in phrases]
+    return [s + weights.weakest_phrase * math.log(max(p, MIN_PROB)) for s, p in zip(scores, weakest, strict=True)]

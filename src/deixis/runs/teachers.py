@@ -36,10 +36,10 @@ class Guide:
     """A frozen matcher that is asked in the captioner's word ids."""
 
     def __init__(self, aligner: ScanGrounder, vocabulary: Vocabulary, parses: Sequence[Parse]) -> None:
-        self.matcher = aligner.matcher.requires_grad_(False)
+        self.matcher = aligner.network.requires_grad_(False)
         self.ids = torch.tensor([aligner.vocabulary.id(word) for word in vocabulary.words])
         self.counts: Tensor | None = None  # [V]; None: all words
-        count = aligner.matcher.config.count
+        count = aligner.network.config.count
         if count != "all":
             marked = noun_table(parses, vocabulary, lambda parsed: counted_words(parsed, count, aligner.vocabulary))
             self.counts = torch.tensor(marked)
@@ -111,12 +111,12 @@ def _hire(name: str, folder: Path | None, place: Path, seed: int, material: Mate
         talk.say(f"first the {place.name} is trained, by the recipe {name}")
         folder = run_recipe(replace(recipe, seed=seed), material, place, Talk(step=talk.step))
     aligner = ScanGrounder.from_pretrained(folder)
-    if aligner.eyes.name != material.extractor["name"]:
+    if aligner.extractor.name != material.extractor["name"]:
         raise DeixisError(
-            f"{folder} was trained on regions of {aligner.eyes.name}, and these features are of "
+            f"{folder} was trained on regions of {aligner.extractor.name}, and these features are of "
             f"{material.extractor['name']}; give a matcher of these features, or none, and one is trained first."
         )
-    counted = aligner.matcher.config.count
+    counted = aligner.network.config.count
     if counted != recipe.model.count:
         raise DeixisError(
             f"the {place.name} of this recipe is {name}, in whose score {recipe.model.count} words count, and in "

@@ -1,7 +1,7 @@
-"""The engine: the loaded models and the one thread that works for all requests.
+"""The engine: loaded models and the one thread that answers all requests.
 
-Requests that come within a few milliseconds are answered as one batch. The number of requests under way is bounded; who
-comes beyond it is told when to try again, before anything is read.
+Requests that arrive within a few milliseconds are answered as one batch. The number of open requests is bounded; a
+request beyond the bound is refused with a time to retry, before its body is read.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from deixis.cache import nothing_kept
 from deixis.images import load_image
 from deixis.localize.heat import heat_map
 from deixis.methods.updown.model import Captioner
-from deixis.pipelines.caption import Teller
-from deixis.pipelines.checked import DOUBT
-from deixis.pipelines.load import CAPTIONER, FINDER, PhraseGrounder, check_caption
-from deixis.pipelines.looks import Looks
-from deixis.pipelines.rerank import assist
-from deixis.types import GroundedCaption, HeatMap, Json, Regions
-from deixis.vision.eyes import Eyes
+from deixis.pipelines.caption import CaptionOptions, caption
+from deixis.pipelines.check import check
+from deixis.pipelines.ground import ground
+from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, Models, PhraseGrounder
+from deixis.pipelines.photo import Photo
+from deixis.pipelines.results import MIN_PRESENCE, CaptionResult
+from deixis.types import SCHEMA, AttentionTrace, HeatMap, Json, Regions
+from deixis.vision.extractor import RegionExtractor
 
 Model = Captioner | PhraseGrounder
 
@@ -42,7 +43,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP")
 
 STOPPING = "the server is about to stop"
 CELLS = 16  # along each side of the heat map of a branch
-FAVOURITES = 3  # boxes told of each branch
+BEST_BOXES = 3  # of each branch
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,14 @@ class Engine:
     def __init__(self, models: Sequence[Model], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.models = named(models)
-        for name, model in self.models.items():
-            if isinstance(model, Captioner):
-                assist(model, self._places(name))
+        self._pipelines = {
+            n: Models(m, self._grounder_of(n)) for n, m in self.models.items() if isinstance(m, Captioner)
+        }
         self.batches = self.answered = 0  # how many batches there were, and how many requests in them
         self.under_way = 0  # requests that have a place and no answer yet
         self._pace = 0.5  # seconds for one request, the latest weighing most
-        self._eyes: dict[tuple[str, int], Eyes] = {}  # models with the same eyes share one backbone
-        self._tellers: dict[str, Teller] = {}  # of the captioners that have been asked
-        self._seen: OrderedDict[tuple[str, str, int], Regions] = OrderedDict()
+        self._extractors: dict[tuple[str, int], RegionExtractor] = {}  # models with equal extractors share one
+        self._regions: OrderedDict[str, dict[str, Regions]] = OrderedDict()  # of the last photographs, by content
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._open = True
         self._lock = threading.Lock()  # of the places, and of what is accepted
@@ -206,73 +206,73 @@ class Engine:
         return batch, True
 
     def _answer(self, batch: Sequence[_Job]) -> None:
-        together: dict[str, list[tuple[_Job, CaptionAsk, Regions]]] = {}
+        together: dict[str, list[tuple[_Job, CaptionAsk, Photo]]] = {}
         for job in batch:
             try:
+                photo = self._photo(job.ask)
                 if isinstance(job.ask, CaptionAsk):
-                    regions = self._look(job.ask)
-                    assert isinstance(regions, Regions)  # no captioner reads pixels
-                    together.setdefault(job.ask.model, []).append((job, job.ask, regions))
+                    together.setdefault(job.ask.model, []).append((job, job.ask, photo))
                 else:
-                    job.answer.set_result(self._find(job.ask))
+                    job.answer.set_result(self._find(job.ask, photo))
             except Exception as error:
                 job.answer.set_exception(error)
         for name, asked in together.items():
-            captioner = self.models[name]
-            assert isinstance(captioner, Captioner)
             try:
-                photos = [partial(load_image, ask.photo, self.limits.pixels, FORMATS) for _, ask, _ in asked]
-                told = self._teller(name, captioner).tell(
-                    [regions for _, _, regions in asked], photos, heats=any(ask.steps for _, ask, _ in asked)
-                )
-                for (job, ask, regions), one in zip(asked, told, strict=True):
-                    answer = caption_json(replace(one.caption, model=name), one.looks, regions, ask.steps)
-                    job.answer.set_result({**answer, **one.trust()})
+                options = CaptionOptions(heat=any(ask.steps for _, ask, _ in asked))
+                results = caption([photo for _, _, photo in asked], self._pipelines[name], options)
+                for (job, ask, _), result in zip(asked, results, strict=True):
+                    job.answer.set_result(caption_json(result, ask.steps) | self._renamed(name))
             except Exception as error:
                 for job, _, _ in asked:
                     if not job.answer.done():
                         job.answer.set_exception(error)
 
-    def _find(self, ask: GroundAsk | CheckAsk) -> Json:
-        finder = self.models[ask.model]
-        assert not isinstance(finder, Captioner)
-        photo = self._look(ask)
+    def _find(self, ask: GroundAsk | CheckAsk, photo: Photo) -> Json:
+        grounder = self.models[ask.model]
+        assert not isinstance(grounder, Captioner)
         if isinstance(ask, CheckAsk):
-            return checked(finder, photo, ask.caption, ask.model)
-        found = finder.ground(photo, list(ask.phrases))
+            return {**check(photo, ask.caption, grounder).to_dict(), "model": ask.model, "threshold": MIN_PRESENCE}
+        found = ground(photo, list(ask.phrases), grounder)
         width, height = photo.size
         return {
             "width": width,
             "height": height,
-            "threshold": DOUBT,
-            "groundings": [{**one.to_phrase_json(ask.model), "found": one.score >= DOUBT} for one in found],
+            "threshold": MIN_PRESENCE,
+            "groundings": [{**one.to_phrase_json(ask.model), "found": one.score >= MIN_PRESENCE} for one in found],
+            "model_hash": grounder.hash,
+            "schema": SCHEMA,
         }
 
-    def _look(self, ask: Ask) -> Regions | Image.Image:
-        """The regions of the photograph, from memory where they are, or the photograph for a model that wants it."""
-        eyes = self.models[ask.model].eyes
-        if eyes is None:
-            return load_image(ask.photo, self.limits.pixels, FORMATS)
-        key = hashlib.sha256(ask.photo).hexdigest(), eyes.name, eyes.grid
-        if key not in self._seen:
-            self._seen[key] = self._shared(eyes).look(load_image(ask.photo, self.limits.pixels, FORMATS))
-            if len(self._seen) > self.limits.kept:
-                self._seen.popitem(last=False)
-        self._seen.move_to_end(key)
-        return self._seen[key]
+    def _photo(self, ask: Ask) -> Photo:
+        """Return the photograph of a request; the regions of the last photographs are remembered."""
+        digest = hashlib.sha256(ask.photo).hexdigest()
+        regions = self._regions.setdefault(digest, {})
+        self._regions.move_to_end(digest)
+        if len(self._regions) > self.limits.kept:
+            self._regions.popitem(last=False)
+        photo = Photo("", regions=regions, open_image=partial(load_image, ask.photo, self.limits.pixels, FORMATS))
+        extractor = self._extractor(ask.model)
+        if extractor is None:
+            _ = photo.image
+        else:
+            photo.regions(extractor)
+        return photo
 
-    def _shared(self, eyes: Eyes) -> Eyes:
-        return self._eyes.setdefault((eyes.name, eyes.grid), eyes)
+    def _extractor(self, name: str) -> RegionExtractor | None:
+        models = self._pipelines.get(name)
+        extractor = self.models[name].extractor if models is None else models.extractor
+        if extractor is None:
+            return None
+        return self._extractors.setdefault((extractor.name, extractor.grid), extractor)
 
-    def _teller(self, name: str, captioner: Captioner) -> Teller:
-        if name not in self._tellers:
-            self._tellers[name] = Teller(captioner, self._shared(captioner.eyes), self._places(name))
-        return self._tellers[name]
+    def _grounder_of(self, captioner: str) -> PhraseGrounder | None:
+        """Return the default grounder for the default captioner, where both are loaded."""
+        grounder = self.models.get(DEFAULT_GROUNDER) if captioner == DEFAULT_CAPTIONER else None
+        return None if isinstance(grounder, Captioner) else grounder
 
-    def _places(self, captioner: str) -> PhraseGrounder | None:
-        """The finder of the package places the nouns of the captioner of the package, where both are here."""
-        finder = self.models.get(FINDER) if captioner == CAPTIONER else None
-        return None if isinstance(finder, Captioner) else finder
+    def _renamed(self, name: str) -> Json:
+        """Return the model field of an answer, where two models have the same name and one got a number."""
+        return {} if self.models[name].name == name else {"model": name}
 
     def _meant(self, name: str, captions: bool) -> str | None:
         fit = [other for other, model in self.models.items() if isinstance(model, Captioner) == captions]
@@ -292,45 +292,42 @@ def named(models: Sequence[Model]) -> dict[str, Model]:
 
 
 def describe(name: str, model: Model) -> Json:
-    """What is told of a model: its name, what it does, how many branches speak, and what it sees with."""
-    extractor = None if model.eyes is None else model.eyes.name
+    """Return name, tasks, number of branches, extractor and hash of a model."""
+    extractor = None if model.extractor is None else model.extractor.name
+    about = {"name": name, "extractor": extractor, "hash": model.hash}
     if isinstance(model, Captioner):
-        branches = model.generation.branches or model.decoder.config.branches
-        return {"name": name, "does": ["caption"], "branches": branches, "extractor": extractor}
-    return {"name": name, "does": ["ground", "check"], "branches": None, "extractor": extractor}
+        branches = model.generation.branches or model.network.config.branches
+        return {**about, "does": ["caption"], "branches": branches}
+    return {**about, "does": ["ground", "check"], "branches": None}
 
 
-def caption_json(caption: GroundedCaption, looks: Looks, regions: Regions, steps: bool) -> Json:
-    """The JSON of a caption; with ``steps``, the heat of each grounding and where every branch looked at every word."""
+def caption_json(result: CaptionResult, steps: bool) -> Json:
+    """Return the JSON of a result; with ``steps``, heat maps of groundings and attention at every word."""
+    record = result.to_dict()
     if not steps:
-        return replace(caption, groundings=tuple(replace(one, heat=None) for one in caption.groundings)).to_json()
-    groundings = []
-    for one in caption.groundings:
-        voters = looks.voted[one.start]
-        seen = one.heat or _heat(looks.attention[one.start][voters].mean(0), regions)
-        groundings.append(replace(one, heat=HeatMap(seen.grid.round(3), seen.size)))
-    told = [
-        {"word": word, "branches": [_branch(*look, regions) for look in zip(attention, voted, strict=True)]}
-        for word, attention, voted in zip(caption.words, looks.attention, looks.voted, strict=True)
+        plain = tuple(replace(one, heat=None) for one in result.groundings)
+        return {**record, "groundings": [one.to_json() for one in plain]}
+    trace, groundings = result.trace, []
+    for one in result.groundings:
+        head = one.start if one.head is None else one.head
+        heat = one.heat or _heat(trace.attention[head][trace.branch_mask[head]].mean(0), trace)
+        groundings.append(replace(one, heat=HeatMap(heat.grid.round(3), heat.size)).to_json())
+    words = [
+        {"word": word, "branches": [_branch(*each, trace) for each in zip(attention, mask, strict=True)]}
+        for word, attention, mask in zip(result.caption.words, trace.attention, trace.branch_mask, strict=True)
     ]
-    return {**replace(caption, groundings=tuple(groundings)).to_json(), "steps": told}
+    return {**record, "groundings": groundings, "steps": words}
 
 
-def _branch(weights: npt.NDArray[np.float32], voted: np.bool_, regions: Regions) -> Json:
-    best = np.argsort(-weights, kind="stable")[:FAVOURITES]
+def _branch(weights: npt.NDArray[np.float32], voted: np.bool_, trace: AttentionTrace) -> Json:
+    best = np.argsort(-weights, kind="stable")[:BEST_BOXES]
     return {
         "voted": bool(voted),
-        "boxes": [{"box": regions.boxes[i].tolist(), "weight": round(float(weights[i]), 4)} for i in best],
-        "heat": _heat(weights, regions).to_json(),
+        "boxes": [{"box": trace.boxes[i].tolist(), "weight": round(float(weights[i]), 4)} for i in best],
+        "heat": _heat(weights, trace).to_json(),
     }
 
 
-def _heat(weights: npt.NDArray[np.float32], regions: Regions) -> HeatMap:
-    """A coarse map; more digits than are to be seen would make answers many times longer."""
-    return HeatMap(heat_map(weights, regions, CELLS).grid.round(3), regions.size)
-
-
-def checked(finder: PhraseGrounder, photo: Regions | Image.Image, caption: str, name: str) -> Json:
-    """A caption held against a photograph; ``match`` is None where the model has no score for a whole caption."""
-    found = check_caption(finder, photo, caption)
-    return {**replace(found, caption=replace(found.caption, model=name)).to_json(), "threshold": DOUBT}
+def _heat(weights: npt.NDArray[np.float32], trace: AttentionTrace) -> HeatMap:
+    """Return a coarse map; more digits than can be seen would make answers many times longer."""
+    return HeatMap(heat_map(weights, trace.boxes, trace.size, CELLS).grid.round(3), trace.size)

@@ -18,6 +18,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from deixis.errors import DeixisError
+from deixis.files import atomic_path
 from deixis.types import Box, Point
 
 INK, PAPER, FAINT = "#1b1b1f", "#ffffff", "#6b6b76"
@@ -131,17 +132,15 @@ class Drawing:
 
 
 def save_drawing(drawing: Drawing, path: Path) -> None:
-    """Write a drawing as its name asks: .svg, or pixels (.png, .jpg, .webp, ...)."""
+    """Write a drawing in the format of the file's suffix: .svg, or pixels (.png, .jpg, .webp, ...)."""
     try:
-        if path.suffix.lower() == ".svg":
-            path.write_text(drawing.to_svg(), encoding="utf-8")
-        else:
-            drawing.to_image().save(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise DeixisError(
-            f"{path} cannot be written ({reason}); name a .png or .svg file in a folder that exists."
-        ) from None
+        with atomic_path(path) as tmp_path:
+            if path.suffix.lower() == ".svg":
+                tmp_path.write_text(drawing.to_svg(), encoding="utf-8")
+            else:
+                drawing.to_image().save(tmp_path)
+    except ValueError as error:
+        raise DeixisError(f"{path} cannot be written ({error}). Choose a .png, .jpg or .svg file.") from None
 
 
 def stack(drawings: Sequence[Drawing], gap: int = 0) -> Drawing:

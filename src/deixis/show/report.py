@@ -1,18 +1,17 @@
-"""The report of a run: how it learnt, what it is worth, where it errs, and every caption to look at, in one file."""
+"""The report of a run as one HTML page: training curves, scores, recipe and gallery."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from deixis.metrics.evaluate import ClassCount
-from deixis.metrics.score import Score
 from deixis.show import charts, page, score_page
 from deixis.show.charts import BLUE, RED, Point, Series
 from deixis.show.document import html_page
+from deixis.show.run_folder import Run
+from deixis.show.run_gallery import RunGallery
 from deixis.types import Json
 
 STYLE = """
@@ -23,32 +22,8 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 10p
 """
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """The scores of one split."""
-
-    split: str
-    about: Mapping[str, str]
-    scores: Sequence[Score]
-    classes: Sequence[ClassCount] = ()
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a run's folder tells. Anything but the name may be absent."""
-
-    name: str
-    recipe: Json = field(default_factory=dict)
-    log: Sequence[Json] = ()  # a record for each epoch, with "losses" and "scores"
-    metrics: Json = field(default_factory=dict)  # of the epoch that was kept
-    evaluated: Sequence[Evaluated] = ()
-    shown: Sequence[page.Shown] = ()  # the captions of one split
-    lists: Mapping[str, Sequence[int]] = field(default_factory=dict)  # "worst" -> which of them, in order
-    shown_of: str = ""
-
-
-def report_page(run: Run) -> str:
-    """The report as HTML."""
+def report_page(run: Run, gallery: RunGallery | None = None, items: Sequence[page.Shown] = ()) -> str:
+    """Render the report as HTML; ``items`` are the cards of the gallery (:meth:`RunGallery.items`)."""
     about = [str(run.recipe[key]) for key in ("paper", "supervision") if run.recipe.get(key)]
     about += [f"seed {run.recipe['seed']}"] if "seed" in run.recipe else []
     sections: dict[str, str] = {}
@@ -66,9 +41,9 @@ def report_page(run: Run) -> str:
         text = escape(json.dumps(run.recipe, indent=1, ensure_ascii=False))
         sections["Recipe"] = _folded("every setting", f"<pre>{text}</pre>")
     data, script = "", ""
-    if run.shown:
-        made = page.gallery(run.shown, run.lists)
-        sections[f"Gallery of {run.shown_of}" if run.shown_of else "Gallery"] = made.body
+    if gallery is not None and items:
+        made = page.gallery(items, gallery.lists)
+        sections[f"Gallery of {gallery.split}"] = made.body
         data, script = made.data, page.SCRIPT
     anchors = {title: title.lower().replace(" ", "-") for title in sections}
     links = "".join(f'<a href="#{escape(anchor)}">{escape(title)}</a>' for title, anchor in anchors.items())
@@ -80,7 +55,7 @@ def report_page(run: Run) -> str:
 
 
 def learning_curves(log: Sequence[Json], kept: int | None = None) -> str:
-    """A small chart for each loss and each validation score over the epochs; the kept epoch has the larger dot."""
+    """One small chart per loss and per validation score over the epochs; the best epoch has a larger dot."""
     figures = []
     for group, ink in (("losses", RED), ("scores", BLUE)):
         names = dict.fromkeys(name for record in log for name in record.get(group) or {})
@@ -106,7 +81,7 @@ def _folded(summary: str, inside: str) -> str:
 
 
 def _epoch(record: Mapping[str, Any]) -> int:
-    """Counted from 1, as people do."""
+    """The epoch, counted from 1."""
     return int(record["epoch"]) + 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deixis.errors import DeixisError
+from deixis.files import write_atomic
 from deixis.metrics.evaluate import CURVES, GROUPS, ClassCount, Evaluation, group_of
 from deixis.metrics.score import Score
 from deixis.show import charts
@@ -73,10 +73,7 @@ ul.notes { color: var(--faint); padding-left: 1.2rem; }
 
 def write_score_page(path: Path, result: Evaluation, about: Mapping[str, str]) -> None:
     """Write :func:`score_page` to a file."""
-    try:
-        path.write_text(score_page(result, about), encoding="utf-8")
-    except OSError as error:
-        raise DeixisError(f"{path} cannot be written ({error.strerror}); choose another --html.") from None
+    write_atomic(path, score_page(result, about))
 
 
 def score_page(result: Evaluation, about: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from deixis.errors import DeixisError
+from deixis.files import atomic_path
 from deixis.study.pairs import Pair
 from deixis.study.results import Rating
 
@@ -107,20 +108,16 @@ class Book:
             raise DeixisError("there is no word that both have a box for; are they predictions for the same images?")
         told = {"format": FORMAT, "plan": json.dumps(asdict(plan)), "fingerprint": mark}
         rows = [(p.image, p.word, p.width, p.height, json.dumps(p.a), json.dumps(p.b)) for p in pairs]
-        # made beside its place and moved there whole: a study that was killed at birth does not exist
-        draft = path.with_name(f"{path.name}.begun")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            draft.unlink(missing_ok=True)
-            with closing(sqlite3.connect(draft)) as table, table:
+            with atomic_path(path) as tmp_path, closing(sqlite3.connect(tmp_path)) as table, table:
                 table.executescript(_SCHEMA)
                 table.executemany("INSERT INTO study VALUES (?, ?)", told.items())
                 table.executemany(
                     "INSERT INTO items (image, word, width, height, a, b) VALUES (?, ?, ?, ?, ?, ?)", rows
                 )
-            draft.replace(path)
         except (OSError, sqlite3.Error) as error:
-            raise DeixisError(f"{path} cannot be written ({error}); choose another --out.") from None
+            raise DeixisError(f"{path} cannot be written ({error}). Choose another --out.") from None
         return cls(path)
 
     def images(self) -> list[str]:

@@ -36,6 +36,12 @@ class Agreement:
     ambiguous: float  # one found one of them better, the other about equal
     kappa: float | None  # Fleiss; None where all ratings are the same and chance explains everything
 
+    def lines(self) -> list[str]:
+        """Agreement as text."""
+        shares = f"{self.same:.1%} the same, {self.opposite:.1%} opposite, {self.ambiguous:.1%} ambiguous"
+        kappa = "not defined, all ratings are the same" if self.kappa is None else f"{self.kappa:.2f}"
+        return [f"agreement of {self.pairs:,} pairs of ratings: {shares}", f"Fleiss' kappa: {kappa}"]
+
 
 @dataclass(frozen=True)
 class Results:
@@ -54,8 +60,23 @@ class Results:
     agreement: Agreement | None  # None where no word has two ratings
 
     def to_json(self) -> Json:
-        """All of it."""
+        """All fields."""
         return asdict(self)
+
+    def lines(self, a: str, b: str, assigned: Mapping[str, int]) -> list[str]:
+        """Difference, agreement, bias and raters as text; ``assigned`` is the number of words of each rater."""
+        low, high = self.interval
+        interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
+        lines = ["", f"{b} over {a}: {100 * self.difference:+.1f} points, {interval}"]
+        if self.agreement is None:
+            lines.append("agreement: no word has two raters yet")
+        else:
+            lines += self.agreement.lines()
+        if self.left is not None:
+            lines.append(f"left side, where a side was preferred: {self.left:.1%}")
+        raters = ", ".join(f"{name} ({done:,} of {assigned[name]:,})" for name, done in self.raters.items())
+        lines.append(f"{self.ratings:,} ratings of {self.words:,} words in {self.images:,} photographs by {raters}")
+        return lines
 
 
 def summarise(ratings: Sequence[Rating]) -> Results | None:

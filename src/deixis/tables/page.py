@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from deixis.files import write_atomic
+
 
 def cell(values: Sequence[float], digits: int = 1) -> str:
     """Mean ± standard deviation (of a sample); one value stands alone."""
@@ -38,4 +40,4 @@ def between_marks(path: Path, tables: str, name: str = "") -> None:
         text += f"\n{whole}\n" if text else f"{whole}\n"
     else:
         text = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: whole, text, flags=re.DOTALL)
-    path.write_text(text, encoding="utf-8")
+    write_atomic(path, text)

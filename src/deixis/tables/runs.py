@@ -19,7 +19,7 @@ from typing import Any
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
 from deixis.evaluation.evaluate import evaluate_captioner, evaluate_finder, joint_supervision, set_place
-from deixis.lock import lock
+from deixis.files import atomic_folder, lock
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.bootstrap import by_image
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
@@ -209,18 +209,20 @@ class Bench:
     # Results
 
     def keep(self, run: Run) -> None:
-        """Evaluate a run on both splits and keep what it gave."""
+        """Evaluate a run on both splits and write its results."""
+        with atomic_folder(kept_folder(self.experiment, run)) as tmp_path:
+            self._write_results(run, tmp_path)
+
+    def _write_results(self, run: Run, out: Path) -> None:
+        """Write recipe, log, scores of both splits and training time to a folder."""
         began = time.process_time()
-        experiment, home = self.experiment, kept_folder(self.experiment, run)
-        draft = home.with_name(f".{run.name}.partial")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+        experiment = self.experiment
         shown, seconds = "nothing", 0.0
         if run.row.recipe is not None:
             folder = self.model(run)
             recipe = read_json(folder / "recipe.json") | _naming_data(run.row.recipe)
-            (draft / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
-            shutil.copyfile(folder / "log.jsonl", draft / "log.jsonl")
+            (out / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
+            shutil.copyfile(folder / "log.jsonl", out / "log.jsonl")
             shown, seconds = recipe["supervision"], read_json(folder / "table.json")["seconds"]
         elif run.row.source:
             recipes = [read_json(self.model(needed) / "recipe.json") for needed in experiment.needed(run)]
@@ -246,10 +248,9 @@ class Bench:
             # of the others the number will do
             others = {s.name: [s.value, s.signature] for s in result.scores if s.name not in experiment.columns()}
             meta = {"run": run.name, "split": split, "supervision": shown, "others": others}
-            save_scores(draft / f"scores-{split}.json.gz", columns, meta)
+            save_scores(out / f"scores-{split}.json.gz", columns, meta)
         about["evaluation_seconds"] = round(time.process_time() - began, 1)
-        write_json(draft / "run.json", about)
-        draft.rename(home)
+        write_json(out / "run.json", about)
 
     def evaluate(self, run: Run, reference: Reference, regions: Mapping[str, Regions]) -> Evaluation:
         """All scores of a run on a split."""

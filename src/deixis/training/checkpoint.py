@@ -7,7 +7,6 @@ and the one before it goes only then. No pickle: tensors are safetensors, the re
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from deixis.errors import DeixisError
+from deixis.files import atomic_folder, remove_partial
 
 _NAME = re.compile(r"resume-(\d+)")
 
@@ -40,17 +40,12 @@ class Progress:
 def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim.Adam) -> None:
     """Write a checkpoint and drop the ones before it."""
     place = run / f"resume-{progress.step}"
-    draft = run / "resume.partial"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, draft / "weights.safetensors")
-    save_file(_optimiser_state(model, optimiser), draft / "optimiser.safetensors")
-    (draft / "progress.json").write_text(json.dumps(asdict(progress), indent=1) + "\n", encoding="utf-8")
-    for file in draft.iterdir():
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
-    shutil.rmtree(place, ignore_errors=True)
-    draft.rename(place)
+    remove_partial(run)
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    with atomic_folder(place) as folder:
+        save_file(weights, folder / "weights.safetensors")
+        save_file(_optimiser_state(model, optimiser), folder / "optimiser.safetensors")
+        (folder / "progress.json").write_text(json.dumps(asdict(progress), indent=1) + "\n", encoding="utf-8")
     for other in _checkpoints(run):
         if other != place:
             shutil.rmtree(other)

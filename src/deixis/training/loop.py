@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from deixis.device import to_device
 from deixis.errors import DeixisError
+from deixis.files import write_atomic
 from deixis.training import checkpoint
 from deixis.training.checkpoint import Progress
 from deixis.training.recipe import Phase, Recipe
@@ -178,7 +179,7 @@ def _cut_log(run: Path, step: int) -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
         kept = [line for line in lines if _step_of(line) <= step]
         if len(kept) < len(lines):
-            path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+            write_atomic(path, "".join(line + "\n" for line in kept))
 
 
 def _step_of(line: str) -> float:

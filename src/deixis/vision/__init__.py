@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deixis.vision.extractor import Extractor, default_extractor
+    from deixis.vision.extractor import RegionExtractor, default_extractor
 
-__all__ = ["Extractor", "default_extractor"]
+__all__ = ["RegionExtractor", "default_extractor"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Extractor", "default_extractor"):
+    if name in ("RegionExtractor", "default_extractor"):
         from deixis.vision import extractor
 
         return getattr(extractor, name)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from deixis.errors import DeixisError
 from deixis.images import load_image
@@ -22,12 +21,28 @@ from deixis.types import Regions
 from deixis.vision.store import Contents
 
 if TYPE_CHECKING:
-    from deixis.vision.extractor import Extractor
+    from deixis.vision.extractor import RegionExtractor
 
 AHEAD = 2
 """Jobs that a worker has at a time: the next one waits at its door while it works on the first."""
 ATTEMPTS = 2
 """A job whose worker died is tried again in a new one, so that it does not pay for the system's lack of memory."""
+
+
+def processes_for(asked: int | None, images: int) -> int:
+    """Return the number of worker processes: as asked, or one per core where there are enough images."""
+    if asked is not None:
+        return max(1, min(asked, images))
+    return available_cores() if images >= MIN_IMAGES_FOR_WORKERS else 1
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+MIN_IMAGES_FOR_WORKERS = 24
+"""A process takes seconds to import torch: with fewer images it does not pay."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The regions of a job (features in half precision), or why there are none."""
+    """The regions of a job, or the reason why there are none."""
 
     job: Job
     regions: Regions | None = None
@@ -55,7 +70,7 @@ class Workers:
     This process needs no torch: workers import it for themselves.
     """
 
-    def __init__(self, make: Callable[[], Extractor], processes: int) -> None:
+    def __init__(self, make: Callable[[], RegionExtractor], processes: int) -> None:
         self._make = make
         self._members: list[_Member] = []
         self.deaths: list[str] = []
@@ -119,7 +134,7 @@ class Workers:
 class _Member:
     """One worker process, seen from here."""
 
-    def __init__(self, make: Callable[[], Extractor]) -> None:
+    def __init__(self, make: Callable[[], RegionExtractor]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.process: BaseProcess = context.Process(target=_work, args=(other, make), daemon=True)
@@ -165,7 +180,7 @@ class _Member:
         self.process.join()
 
 
-def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
+def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
     """The life of a worker: say what the extractor is, then answer jobs until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what ends
     import cv2
@@ -179,7 +194,7 @@ def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
     except DeixisError as error:
         connection.send(error)
         return
-    connection.send(Contents(extractor.name, extractor.describe(), {"grid": extractor.grid}))
+    connection.send(Contents(extractor.name, extractor.description, {"grid": extractor.grid}))
     while True:
         try:
             job: Job = connection.recv()
@@ -188,7 +203,7 @@ def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
             return
 
 
-def outcome_of(extractor: Extractor, job: Job) -> Outcome:
+def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
     """The regions of one job, or why there are none: whatever is wrong with an image, it is told, never raised."""
     try:
         images = [load_image(path) for path in job.paths]
@@ -196,13 +211,7 @@ def outcome_of(extractor: Extractor, job: Job) -> Outcome:
             regions = extractor.extract_video(images, job.image_id)
         else:
             regions = extractor.extract(images[0], image_id=job.image_id)
-        with np.errstate(over="ignore"):  # the store refuses what does not fit
-            halved = replace(
-                regions,
-                features=regions.features.astype(np.float16),
-                grid=None if regions.grid is None else regions.grid.astype(np.float16),
-            )
-        return Outcome(job, halved)
+        return Outcome(job, regions)
     except DeixisError as error:
         return Outcome(job, reason=str(error))
     except Exception as error:  # whatever one image does, the others go on

@@ -1,4 +1,4 @@
-"""The extractor: a photograph becomes :class:`~deixis.types.Regions`."""
+"""Region extraction: a photograph becomes :class:`~deixis.types.Regions`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from PIL import Image
 
 from deixis import boxes as geometry
+from deixis.device import CPU
 from deixis.errors import DeixisError
 from deixis.types import Json, Labels, Regions
 from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
@@ -22,6 +24,7 @@ from deixis.vision.proposals import Proposals, Proposer
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
 from deixis.vision.roi import roi_mean
+from deixis.vision.store import require_extractor
 
 VERSION = 1
 """Raised when the same settings would give other numbers than before, so that old features are not taken for new."""
@@ -29,35 +32,79 @@ VERSION = 1
 Picture = Image.Image | npt.NDArray[np.uint8]
 
 
-class Extractor:
-    """A backbone and a proposer: what every photograph goes through before any model sees it.
+class RegionExtractor:
+    """Proposals and a backbone: photograph in, :class:`~deixis.types.Regions` out.
 
-    ``grid`` keeps a feature grid of the whole image too, of at most so many cells a side (0: no grid);
-    ``top`` classes are kept per region. ``name`` is short and exact: a model remembers it and refuses regions of
-    another extractor. The grid is not part of it, because the regions are the same with and without.
+    ``description`` is everything that the numbers depend on; ``name`` is a short form of it. A model keeps both and
+    refuses regions of another extractor. ``grid`` > 0 adds a feature grid of at most ``grid`` cells a side; ``top``
+    classes are kept for each region. The grid is not part of the name: the regions are the same with and without.
+
+    Features, grids and class probabilities are float16, as in a feature store: a photograph has the same numbers
+    whether they come from a file, from memory or from a store, and models are trained on these numbers.
     """
 
-    def __init__(self, backbone: Backbone, proposer: Proposer, grid: int = 0, top: int = 5) -> None:
-        self.backbone, self.proposer = backbone, proposer
-        self.grid, self.top = grid, top
-        self.name = extractor_name(self.describe())
+    def __init__(
+        self,
+        description: Json,
+        grid: int = 0,
+        top: int = 5,
+        parts: tuple[Backbone, Proposer] | None = None,
+        name: str = "",
+    ) -> None:
+        """Without ``parts``, backbone and proposer are built from the description when they are first needed."""
+        self.description, self.grid, self.top, self.device = description, grid, top, CPU
+        self.name = name or extractor_name(description)
+        self._given = parts
+
+    @classmethod
+    def of(cls, backbone: Backbone, proposer: Proposer, grid: int = 0, top: int = 5) -> Self:
+        """Return the extractor that consists of these two parts."""
+        description = {"version": VERSION, "backbone": backbone.describe(), "proposals": proposer.describe()}
+        return cls(description, grid, top, (backbone, proposer))
+
+    @cached_property
+    def _parts(self) -> tuple[Backbone, Proposer]:
+        backbone, proposer = self._given or build_parts(self.description)
+        backbone.to(self.device)
+        return backbone, proposer
+
+    @property
+    def backbone(self) -> Backbone:
+        """The network whose feature map is pooled."""
+        return self._parts[0]
+
+    @property
+    def proposer(self) -> Proposer:
+        """The source of the boxes."""
+        return self._parts[1]
 
     def to(self, device: torch.device) -> Self:
-        """Move the backbone; proposals stay on the CPU, and regions come back to it."""
-        self.backbone.to(device)
+        """Move the backbone; proposals stay on the CPU, and regions are returned on the CPU."""
+        self.device = device
+        if "_parts" in vars(self):
+            self.backbone.to(device)
         return self
 
-    def describe(self) -> Json:
-        """Everything that the numbers depend on, as JSON."""
-        return {
-            "version": VERSION,
-            "backbone": self.backbone.describe(),
-            "proposals": self.proposer.describe(),
-        }
+    @property
+    def is_detector(self) -> bool:
+        """Whether boxes come from a detector, whose scores are probabilities of whole objects."""
+        return str(self.description.get("proposals", {}).get("supervision", "")).startswith("boxes")
+
+    def accepts(self, regions: Regions) -> bool:
+        """Return whether regions were made by this extractor and have a grid if one is needed."""
+        return regions.extractor == self.name and (self.grid == 0 or regions.grid is not None)
+
+    def require(self, regions: Regions) -> None:
+        """Raise an error that names both extractors if regions were made by another one."""
+        require_extractor(regions.extractor, self.name)
+
+    def to_json(self) -> Json:
+        """Return ``{"name", "description"}``, as model folders and stores keep it."""
+        return {"name": self.name, "description": self.description}
 
     @torch.inference_mode()
     def extract(self, image: Picture, boxes: npt.ArrayLike | None = None, image_id: str = "") -> Regions:
-        """The regions of one photograph; ``boxes [N, 4]`` (original pixels) take the place of the proposals."""
+        """Return the regions of one photograph; ``boxes [N, 4]`` (original pixels) replace the proposals."""
         if isinstance(image, Image.Image) and image.mode != "RGB":
             image = image.convert("RGB")
         pixels = as_array(image)
@@ -75,7 +122,7 @@ class Extractor:
         features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)).to(maps.values.device))
         return Regions(
             boxes=places,
-            features=features.cpu().numpy(),
+            features=_half(features),
             size=(width, height),
             scores=None if found is None else found.scores,
             labels=self._labels(features, None if found is None else found.labels),
@@ -106,7 +153,7 @@ class Extractor:
             extractor=self.name,
         )
 
-    def _grid(self, maps: FeatureMap, size: tuple[int, int]) -> npt.NDArray[np.float32]:
+    def _grid(self, maps: FeatureMap, size: tuple[int, int]) -> npt.NDArray[np.float16]:
         """Features ``[rows, columns, D]`` of tiles that cover the image evenly; ``size`` is the network's input.
 
         The cells of a map do not: the outer ones may be centred on the outer pixels.
@@ -119,56 +166,61 @@ class Extractor:
         # a tile as small as a cell is read at its centre, a larger one in the mean of its cells
         samples = math.ceil(max(height / rows, width / columns))
         cells = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
-        return roi_mean(maps.values[0], cells, samples).view(rows, columns, -1).cpu().numpy()
+        return _half(roi_mean(maps.values[0], cells, samples).view(rows, columns, -1))
 
     def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
         """A detector's own names where it has any, which know people too; else the backbone's."""
         if not self.backbone.classes:
-            return named
+            return None if named is None else Labels(named.ids, named.probs.astype(np.float16), named.names)
         best = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
-        ids, probs = best.indices.cpu().numpy(), best.values.cpu().numpy()
+        ids, probs = best.indices.cpu().numpy(), _half(best.values)
         if named is None:
             return Labels(ids, probs, self.backbone.classes)
         kept = min(ids.shape[1], named.ids.shape[1])
         nameless = named.probs[:, :1] == 0
         return Labels(
             np.where(nameless, ids[:, :kept] + len(named.names), named.ids[:, :kept]),
-            np.where(nameless, probs[:, :kept], named.probs[:, :kept]),
+            np.where(nameless, probs[:, :kept], named.probs[:, :kept]).astype(np.float16),
             (*named.names, *self.backbone.classes),
         )
 
 
-def default_extractor(proposer: Proposer | None = None, grid: int = 0) -> Extractor:
-    """EfficientNet-lite2 on the default proposals: no box was ever shown to any part of it."""
-    return Extractor(EfficientNetLite(), proposer or default_proposer(), grid=grid)
+def default_extractor(proposer: Proposer | None = None, grid: int = 0) -> RegionExtractor:
+    """Return EfficientNet-lite2 on the default proposals; no part of it was trained on boxes."""
+    return RegionExtractor.of(EfficientNetLite(), proposer or default_proposer(), grid=grid)
 
 
-def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int = 0) -> Extractor:
-    """The extractor that the command line's options describe; see the two ``by_name`` functions for the names."""
-    return Extractor(backbone_by_name(backbone), proposer_by_name(proposals, boxes), grid=grid)
+def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int = 0) -> RegionExtractor:
+    """Return the extractor that the command line's options describe; see the two ``by_name`` functions for names."""
+    return RegionExtractor.of(backbone_by_name(backbone), proposer_by_name(proposals, boxes), grid=grid)
 
 
-def extractor_from(description: Json, grid: int = 0) -> Extractor:
-    """The extractor that a description tells of, or a sentence why this installation cannot build it."""
+def build_parts(description: Json) -> tuple[Backbone, Proposer]:
+    """Build backbone and proposer from a description; raise if this installation cannot."""
     wanted = extractor_name(description)
     try:
         backbone, proposals = description["backbone"], description["proposals"]
         size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""
-        built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"], grid)
+        built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"])
     except (KeyError, TypeError):
-        raise DeixisError(f"the extractor {wanted} is not one that this version knows how to build.") from None
+        raise DeixisError(f"the extractor {wanted} is unknown to this version of deixis; update deixis.") from None
     if built.name != wanted:
         raise DeixisError(
-            f"the model wants regions of the extractor {wanted}, and this installation makes {built.name}; "
-            "give it regions made in advance, or install the versions it was trained with."
+            f"the model expects regions from extractor {wanted}, but this installation provides {built.name}. "
+            "Give it a feature store made in advance, or install the package versions that it was trained with."
         )
-    return built
+    return built.backbone, built.proposer
 
 
 def extractor_name(description: Json) -> str:
-    """The short name of a description: ``efficientnet-lite2+selective-search-1a2b3c4d``."""
+    """Return the short name of a description: ``efficientnet-lite2+selective-search-1a2b3c4d``."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
     return f"{description['backbone']['name']}+{description['proposals']['name']}-{digest}"
+
+
+def _half(values: torch.Tensor) -> npt.NDArray[np.float16]:
+    with np.errstate(over="ignore"):  # a store refuses values that do not fit
+        return values.cpu().numpy().astype(np.float16)
 
 
 def as_array(image: Picture) -> npt.NDArray[np.uint8]:

@@ -1,9 +1,7 @@
-"""Whether a picture is like the photographs that a model learnt from.
+"""Out-of-distribution check: residual of the mean region feature outside the training set's principal components.
 
-The mean feature of a photograph's regions differs from that of all photographs along a few directions mostly. A screen
-full of text, a drawing or a field of stars shows the same in every region, so that nothing cancels in the mean, and
-much of it lies beside these directions. How much that is tells such pictures from photographs, whatever is said of
-them.
+The mean region features of photographs differ mostly along a few directions. In a screenshot, a drawing or a star
+field all regions look alike, so that the mean keeps what is common to them, and its residual is large.
 """
 
 from __future__ import annotations
@@ -14,66 +12,73 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from deixis.errors import DeixisError
-from deixis.model_folder import FAMILIAR
+from deixis.files import write_atomic
+from deixis.model_folder import OOD
 from deixis.types import Regions
 
-DIRECTIONS = 64  # along which photographs may differ
-PHOTOGRAPHS = 2000  # that are enough to know these directions
-USUAL = 0.98  # of the validation photographs are not strange
+COMPONENTS = 64
+TRAINING_IMAGES = 2000  # enough to estimate the components
+QUANTILE = 0.98  # share of validation photographs that are in distribution
 
 
 @dataclass(frozen=True, eq=False)
-class Familiar:
-    """What photographs are like: their mean, the directions ``[K, D]`` in which they differ, and how much is usual."""
+class OodDetector:
+    """Mean, principal components and largest usual residual of the training photographs' mean region features."""
 
     mean: np.ndarray  # [D]
-    directions: np.ndarray  # [K, D] orthonormal
+    components: np.ndarray  # [K, D] orthonormal
     limit: float
 
     @classmethod
-    def learn(cls, photographs: Iterable[Regions], others: Iterable[Regions]) -> Familiar:
-        """From regions of training photographs; what is usual, from those of other photographs."""
-        known = np.stack([_mean(one) for one in photographs])
+    def fit(cls, training: Iterable[Regions], validation: Iterable[Regions]) -> OodDetector:
+        """Estimate the components on training photographs and the limit on validation photographs."""
+        known = np.stack([_mean(one) for one in training])
         mean = known.mean(0)
         _, size, directions = np.linalg.svd(known - mean, full_matrices=False)
-        real = size > 1e-4 * max(float(size[0]), 1e-9)  # as many directions as there are, where photographs are few
-        draft = cls(mean, directions[real][:DIRECTIONS].astype(np.float16), np.inf)
-        return cls(mean, draft.directions, float(np.quantile([draft.beside(one) for one in others], USUAL)))
+        real = size > 1e-4 * max(float(size[0]), 1e-9)  # fewer components where photographs are few
+        fitted = cls(mean, directions[real][:COMPONENTS].astype(np.float16), np.inf)
+        limit = float(np.quantile([fitted.residual(one) for one in validation], QUANTILE))
+        return cls(mean, fitted.components, limit)
 
-    def beside(self, regions: Regions) -> float:
-        """The squared length of what a picture's mean feature has beside the directions."""
-        away = _mean(regions) - self.mean
-        along = self.directions.astype(np.float32)
-        return float(np.square(away - along.T @ (along @ away)).sum())
+    def residual(self, regions: Regions) -> float:
+        """Return the squared length of the mean feature's part outside the components."""
+        difference = _mean(regions) - self.mean
+        components = self.components.astype(np.float32)
+        return float(np.square(difference - components.T @ (components @ difference)).sum())
 
-    def is_strange(self, regions: Regions) -> bool:
-        """Whether it has more beside the directions than all but a few photographs."""
-        return self.beside(regions) > self.limit
+    def is_ood(self, regions: Regions) -> bool:
+        """Return whether the residual exceeds that of nearly all validation photographs."""
+        return self.residual(regions) > self.limit
 
-    def save(self, folder: Path) -> None:
-        """Write it into a model's folder."""
-        limit = np.array([self.limit], dtype=np.float32)
-        draft = folder / "familiar.partial"
-        save_file({"mean": self.mean, "directions": self.directions, "limit": limit}, draft)
-        draft.chmod(0o644)  # safetensors writes for the owner alone
-        draft.rename(folder / FAMILIAR)
+    @staticmethod
+    def save_or_remove(detector: OodDetector | None, folder: Path) -> None:
+        """Write the detector into a model's folder, or remove the file of an earlier model."""
+        if detector is None:
+            (folder / OOD).unlink(missing_ok=True)
+            return
+        limit = np.array([detector.limit], dtype=np.float32)
+        tensors = {"mean": detector.mean, "directions": detector.components, "limit": limit}
+        write_atomic(folder / OOD, save(tensors))
 
     @classmethod
-    def load(cls, folder: Path, width: int) -> Familiar | None:
-        """What :meth:`save` wrote, of features that are so wide; None where nothing was."""
-        if not (folder / FAMILIAR).exists():
+    def load(cls, folder: Path, width: int) -> OodDetector | None:
+        """Read the detector of a model with features of this width; None if the folder has none."""
+        path = folder / OOD
+        if not path.exists():
             return None
         try:
-            stored = load_file(folder / FAMILIAR)
-            mean, directions, limit = stored["mean"], stored["directions"], stored["limit"]
+            stored = load_file(path)
+            mean, components, limit = stored["mean"], stored["directions"], stored["limit"]
         except (OSError, KeyError, SafetensorError) as error:
-            raise DeixisError(f"{folder / FAMILIAR} cannot be read ({error}); delete it to do without.") from None
-        if mean.shape != (width,) or directions.shape[1:] != (width,) or limit.shape != (1,):
-            raise DeixisError(f"{folder / FAMILIAR} does not fit features of {width} numbers; delete it to do without.")
-        return cls(mean, directions, float(limit[0]))
+            raise DeixisError(f"{path} cannot be read ({error}). Delete it to caption without this check.") from None
+        if mean.shape != (width,) or components.shape[1:] != (width,) or limit.shape != (1,):
+            raise DeixisError(
+                f"{path} does not fit features of width {width}. Delete it to caption without this check."
+            )
+        return cls(mean, components, float(limit[0]))
 
 
 def _mean(regions: Regions) -> np.ndarray:

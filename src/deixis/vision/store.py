@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from deixis.errors import DeixisError
-from deixis.lock import lock
+from deixis.files import lock, remove_partial, write_atomic
 from deixis.types import Json, Labels, Regions
 
 FORMAT = 1
@@ -38,7 +36,6 @@ OPEN_SHARDS = 256
 """Mapped at a time by one reader: each costs a file descriptor, of which a process often has 1,024."""
 
 _SHARD = re.compile(r"shard-(\d{6})-([0-9a-f]{16})\.safetensors")
-_PARTIAL = "partial-"
 _DTYPES = {"F16": np.float16, "F32": np.float32, "U16": np.uint16, "I32": np.int32, "I64": np.int64}
 
 
@@ -169,14 +166,13 @@ class StoreWriter:
             raise
 
     def _begin(self) -> None:
-        for leftover in self.path.glob(f"{_PARTIAL}*"):
-            leftover.unlink()
+        remove_partial(self.path)
         if (self.path / "store.json").exists():
             _refuse_other(self.path, read_contents(self.path), self.contents)
         elif any(entry.name != "lock" for entry in self.path.iterdir()):
             raise DeixisError(f"{self.path} holds other files and no store; choose a new or an empty folder.")
         else:
-            _write(self.path / "store.json", json.dumps(self.contents.to_json(), indent=1).encode())
+            write_atomic(self.path / "store.json", json.dumps(self.contents.to_json(), indent=1))
         shards = _shards(self.path)
         self.image_ids = {image_id for shard in shards for image_id in _image_ids(shard)}
         self.skipped = read_skipped(self.path)
@@ -214,12 +210,12 @@ class StoreWriter:
     def flush(self) -> None:
         """Put everything that was added on disk now."""
         if self._skipped_changed:
-            _write(self.path / "skipped.json", json.dumps(self.skipped, indent=1, sort_keys=True).encode())
+            write_atomic(self.path / "skipped.json", json.dumps(self.skipped, indent=1, sort_keys=True))
             self._skipped_changed = False
         if self._waiting:
             data = _encode(self._waiting)
             digest = hashlib.sha256(data).hexdigest()[:16]
-            _write(self.path / f"shard-{self._next:06d}-{digest}.safetensors", data)
+            write_atomic(self.path / f"shard-{self._next:06d}-{digest}.safetensors", data)
             self._next += 1
             self._waiting = {}
 
@@ -345,26 +341,7 @@ def _grid(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.fl
     return cells.reshape(*((frames,) if frames else ()), rows, columns, cells.shape[1])
 
 
-# Files ------------------------------------------------------------------------------------------------------------
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Put the file at its place as a whole or not at all, whenever this process dies."""
-    partial = path.with_name(f"{_PARTIAL}{path.name}")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise DeixisError(f"{path} cannot be written ({error.strerror}); is the disk full?") from None
-    if sys.platform != "win32":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+# Refusals ---------------------------------------------------------------------------------------------------------
 
 
 def _lock(path: Path) -> IO[bytes]:

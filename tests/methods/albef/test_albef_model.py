@@ -59,7 +59,7 @@ def made(config: AlbefConfig) -> AlbefGrounder:
     if config.patch:
         return AlbefGrounder(network, PIECES, None, "pixels")
     eyes = named_extractor("tiny", "grid")
-    return AlbefGrounder(network, PIECES, {"name": eyes.name, "description": eyes.describe()}, "cells")
+    return AlbefGrounder(network, PIECES, eyes.to_json(), "cells")
 
 
 def photo() -> Image.Image:

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     torch.manual_seed(0)
     sizes = {"words": 6, "width": 8, "hidden": 8, "names": "none"}
     refiner = ReirNet(ReirConfig(vocabulary=len(VOCABULARY), features=features, **sizes))
-    extractor = {"name": eyes.name, "description": eyes.describe()}
+    extractor = eyes.to_json()
     ReirGrounder(refiner, VOCABULARY, extractor, "a name", Calibration(0.5, 0.25)).save_pretrained(root / "model")
     return root / "model", root / "photo.png"
 

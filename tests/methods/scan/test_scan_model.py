@@ -13,10 +13,12 @@ from deixis.calibration import Calibration
 from deixis.evaluation.evaluate import set_place
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
-from deixis.localize.attention import select_region
-from deixis.methods.scan.model import Placing, ScanGrounder, place
+from deixis.localize.heat import heat_map, hottest
+from deixis.localize.votes import chosen
+from deixis.methods.scan.model import Placing, ScanGrounder, counting, place
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.pipelines.load import check_caption
+from deixis.types import HeatMap
 from deixis.vision.extractor import named_extractor
 
 VOCABULARY = Vocabulary.build([["a", "brown", "dog", "runs", "after", "big", "ball"]], minimum=1)
@@ -31,10 +33,8 @@ def aligner() -> ScanGrounder:
     config = ScanConfig(len(VOCABULARY), width, words=8, embed=12, count="nouns")
     matcher = ScanNet(config)
     torch.nn.init.normal_(matcher.embed.weight)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
-    return ScanGrounder(
-        matcher, VOCABULARY, extractor, "test", Calibration(slope=3.0, offset=0.1), Placing("attention")
-    )
+    extractor = eyes.to_json()
+    return ScanGrounder(matcher, VOCABULARY, extractor, "test", Calibration(slope=3.0, offset=0.1), Placing("best"))
 
 
 def photo(seed: int = 0) -> Image.Image:
@@ -49,7 +49,7 @@ WEIGHTS = np.array([0.3, 0.5, 0.2])
 
 
 def test_the_best_region_is_the_box() -> None:
-    found = place(DOG, WEIGHTS, 0.7, REGIONS, Placing(place="attention"))
+    found = place(DOG, WEIGHTS, 0.7, REGIONS, Placing(place="best"))
     assert (found.box, found.score, found.parts) == ((20, 20, 80, 80), 0.7, ())
     assert (found.text, found.start, found.end) == ("a dog", 0, 2)
 
@@ -59,8 +59,21 @@ def test_the_regions_vote_for_the_box() -> None:
     boxes = np.array([[0, 0, 10, 10], [0, 0, 20, 20], [5, 5, 20, 20], [80, 0, 100, 20]], dtype=np.float32)
     regions = Regions(boxes, np.zeros((4, 1)), (100, 80))
     weights = np.array([0.4, 0.3, 0.2, 0.1])
-    assert place(DOG, weights, 0.7, regions, Placing(place="attention")).box == (0, 0, 10, 10)
+    assert place(DOG, weights, 0.7, regions, Placing(place="best")).box == (0, 0, 10, 10)
     assert place(DOG, weights, 0.7, regions, Placing()).box == (0, 0, 20, 20)
+
+
+def test_the_heat_is_summed_where_regions_lie() -> None:
+    """Cells of 25 x 20 pixels. The cell 25..50 x 20..40 lies in the second box, and .6 of it in the first."""
+    heat = heat_map(WEIGHTS, REGIONS, 4).grid
+    assert heat.shape == (4, 4)
+    assert heat[0, 0] == pytest.approx(0.3)
+    assert heat[1, 1] == pytest.approx(0.5 + 0.3 * 15 / 25)
+    assert heat[2, 2] == pytest.approx(0.5)
+    assert heat[0, 3] == pytest.approx(0.2 * 20 / 25)
+    assert heat[3, 3] == pytest.approx(0.5 * 5 / 25)
+    whole = heat_map(WEIGHTS, REGIONS, 100).grid.sum() * 1 * 0.8  # a cell has 1 x .8 pixels
+    assert whole == pytest.approx(0.3 * 1600 + 0.5 * 3600 + 0.2 * 400)
 
 
 def test_the_point_is_the_middle_of_the_hottest_place() -> None:
@@ -69,7 +82,24 @@ def test_the_point_is_the_middle_of_the_hottest_place() -> None:
     assert (x, y) == (pytest.approx(30, abs=2.5), pytest.approx(30, abs=2.5))
 
 
+def test_of_two_places_alike_the_point_is_in_one() -> None:
+    grid = np.zeros((1, 5))
+    grid[0, [0, 4]] = 1
+    assert hottest(HeatMap(grid, (50, 10))) in [(5, 5), (45, 5)]
+
+
 # Words --------------------------------------------------------------------------------------------------------------
+
+
+def test_words_that_count() -> None:
+    (grammar,) = parse(["A brown dog runs after a big frisbee"])
+    assert counting(grammar, "all", VOCABULARY) == (True,) * 8
+    nouns = [
+        word for word, counts in zip(grammar.tokens, counting(grammar, "nouns", VOCABULARY), strict=True) if counts
+    ]
+    assert nouns == ["dog"]  # nobody has told the matcher what a frisbee is
+    both = counting(grammar, "NOUN+ADJ", VOCABULARY)
+    assert [word for word, counts in zip(grammar.tokens, both, strict=True) if counts] == ["brown", "dog", "big"]
 
 
 def test_sentences_are_read_between_begin_and_end(aligner: ScanGrounder) -> None:
@@ -136,7 +166,7 @@ def test_photographs_paths_and_regions_score_alike(aligner: ScanGrounder, tmp_pa
 
 def test_a_folder_comes_back(aligner: ScanGrounder, tmp_path: Path) -> None:
     kept = ScanGrounder(
-        aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "kept", Calibration(2.0), Placing("attention", 8)
+        aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "kept", Calibration(2.0), Placing("best", 8)
     )
     kept.save_pretrained(tmp_path, {"README.md": "a card"})
     again = ScanGrounder.from_pretrained(tmp_path)
@@ -176,13 +206,13 @@ def test_a_caption_is_held_against_a_photograph(aligner: ScanGrounder) -> None:
 
 def test_the_place_of_a_trained_model_can_be_changed(aligner: ScanGrounder) -> None:
     regions = aligner.eyes.look(photo())
-    other = ScanGrounder(aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "other", placing=Placing("attention"))
+    other = ScanGrounder(aligner.matcher, VOCABULARY, aligner.eyes.to_json(), "other", placing=Placing("best"))
     before = [one.box for one in other.ground(regions, "A dog and the big ball.")]
     set_place(other, "vote")
     (look,), _ = other.align(regions, parse(["A dog and the big ball."]))
     after = [one.box for one in other.ground(regions, "A dog and the big ball.")]
     assert before == [tuple(regions.boxes[look[row].argmax()]) for row in (1, 5)]
-    assert after == [tuple(regions.boxes[select_region(regions, look[row], "vote")]) for row in (1, 5)]
+    assert after == [tuple(regions.boxes[chosen(regions, look[row], "vote")]) for row in (1, 5)]
     assert before != after
-    with pytest.raises(DeixisError, match="boxes by attention to regions; its --place is attention or vote"):
+    with pytest.raises(DeixisError, match="other finds boxes by attention to regions; its --place is best or vote"):
         set_place(other, "heat")

@@ -43,7 +43,7 @@ def world(n: int, seed: int = 0) -> tuple[list[Sample], dict[str, Regions]]:
 def material(training_images: int = 60) -> Material:
     training, seen = world(training_images)
     validation, more = world(12, seed=1)
-    extractor = {"name": EYES.name, "description": EYES.describe()}
+    extractor = EYES.to_json()
     return Material(training, validation, seen | more, extractor, "a made world")
 
 

@@ -11,9 +11,10 @@ from PIL import Image
 
 from deixis import DeixisError, Regions
 from deixis import boxes as geometry
+from deixis.files import TMP_PREFIX
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.updown.decode import GenerationConfig
-from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.decode import Sentences
+from deixis.methods.updown.model import Captioner, Style, ground_word
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.vision.extractor import named_extractor
 
@@ -26,12 +27,50 @@ def captioner() -> Captioner:
     eyes = named_extractor("tiny", "grid")
     width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
     config = DecoderConfig(len(VOCABULARY), width, words=8, hidden=12, attention=6, branches=2)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
-    return Captioner(Decoder(config), VOCABULARY, extractor, "test", GenerationConfig(max_words=6, min_words=3))
+    extractor = eyes.to_json()
+    return Captioner(Decoder(config), VOCABULARY, extractor, "test", Style(max_words=6, min_words=3))
 
 
 def photo(seed: int = 0) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (40, 60, 3), dtype=np.uint8))
+
+
+def sentences(attention: list[list[float]], voted: list[bool]) -> Sentences:
+    looks = torch.tensor(attention)
+    return Sentences(
+        torch.tensor([[[5]]]), torch.zeros(1, 1, 1), looks.view(1, 1, 1, *looks.shape), torch.tensor([[[voted]]])
+    )
+
+
+def test_the_boxes_of_the_branches_that_voted_are_merged_by_hand() -> None:
+    boxes = np.array([[0, 0, 10, 10], [20, 5, 30, 25], [50, 50, 60, 60]], dtype=np.float32)
+    regions = Regions(boxes, np.zeros((3, 1)), (60, 60))
+    looks = [[0.7, 0.2, 0.1], [0.1, 0.5, 0.4], [0.0, 0.1, 0.9]]
+    found = ground_word(sentences(looks, [True, True, False]), 0, 0, "dog", regions)
+    assert found.box == (0, 0, 30, 25)
+    assert found.parts == ((0, 0, 10, 10), (20, 5, 30, 25))
+    assert found.score == pytest.approx(0.6)
+    assert (found.start, found.end, found.text) == (0, 1, "dog")
+
+
+def test_a_box_that_two_branches_share_is_one_box() -> None:
+    boxes = np.array([[0, 0, 10, 10], [20, 5, 30, 25]], dtype=np.float32)
+    found = ground_word(
+        sentences([[0.7, 0.3], [0.6, 0.4]], [True, True]), 0, 0, "dog", Regions(boxes, np.zeros((2, 1)), (60, 60))
+    )
+    assert found.box == (0, 0, 10, 10)
+    assert found.parts == ()
+
+
+def test_regions_vote_by_the_attention_of_the_branches_that_spoke() -> None:
+    """Both branches that spoke prefer an end of the thing; the third, which did not, looks elsewhere."""
+    boxes = np.array([[0, 0, 20, 10], [20, 0, 40, 10], [0, 0, 40, 10], [50, 50, 60, 60]], dtype=np.float32)
+    regions = Regions(boxes, np.zeros((4, 1)), (60, 60))
+    looks = [[0.7, 0.0, 0.3, 0.0, 0.0], [0.0, 0.8, 0.2, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]]  # the last is padding
+    found = ground_word(sentences(looks, [True, True, False]), 0, 0, "dog", regions, place="vote")
+    assert found.box == (0, 0, 40, 10)
+    assert found.parts == ((0, 0, 20, 10), (20, 0, 40, 10))
+    assert found.score == pytest.approx(0.75)
 
 
 def test_nouns_are_grounded_and_other_words_are_not(captioner: Captioner) -> None:
@@ -76,9 +115,9 @@ def test_a_folder_comes_back(captioner: Captioner, tmp_path: Path) -> None:
     captioner.save_pretrained(tmp_path, {"README.md": "a card"})
     again = Captioner.from_pretrained(tmp_path)
     assert again.caption(photo()) == captioner.caption(photo())
-    assert again.generation == captioner.generation
+    assert again.style == captioner.style
     assert (tmp_path / "README.md").read_text() == "a card"
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(f"{TMP_PREFIX}*"))
 
 
 def test_beam_search_is_a_matter_of_style(captioner: Captioner) -> None:
@@ -87,7 +126,7 @@ def test_beam_search_is_a_matter_of_style(captioner: Captioner) -> None:
         VOCABULARY,
         captioner.eyes.to_json(),
         "test",
-        replace(captioner.generation, beam=4),
+        replace(captioner.style, beam=4),
     )
     greedy_score, beam_score = captioner.caption(photo()).logprob, wide.caption(photo()).logprob
     assert greedy_score is not None
@@ -100,14 +139,14 @@ def test_of_a_beam_the_best_sentence_without_an_echo_is_taken(
 ) -> None:
     regions = [captioner.eyes.look(photo())]
     wide = Captioner(
-        captioner.decoder, captioner.vocabulary, captioner.eyes.to_json(), "wide", replace(captioner.generation, beam=4)
+        captioner.decoder, captioner.vocabulary, captioner.eyes.to_json(), "wide", replace(captioner.style, beam=4)
     )
     offered = wide._sentences(regions)
     first, second = (wide.vocabulary.decode(row) for row in offered.words[0, :2].tolist())
     assert first != second
     monkeypatch.setattr("deixis.methods.updown.model.echoes", lambda words: tuple(words) == tuple(first))
     assert next(wide.captions(regions)).words == tuple(first)
-    wide.generation = replace(wide.generation, allow_repeated_words=False)
+    wide.style = replace(wide.style, echoes=False)
     chosen = next(wide.captions(regions))
     assert chosen.words == tuple(second)
     assert chosen.logprob == pytest.approx(float(offered.scores[0, 1]))

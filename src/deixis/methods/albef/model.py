@@ -1,60 +1,72 @@
-"""The pointer: a photograph and phrases in; for each phrase a heat map, a point, a box and a match score out."""
+"""ALBEF and AMC grounder: a photograph and phrases in; heat map, point, box and match score out; save and load."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
-from deixis.language.nouns import head_lemma
-from deixis.language.number import several
-from deixis.language.parse import Parse, parse, parse_words
-from deixis.language.tokenise import tokens
+from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
 from deixis.localize.alpha import rank_boxes
 from deixis.localize.class_names import class_probabilities, detector_classes
 from deixis.localize.heat_rules import select_by_heat
-from deixis.localize.points import bicubic_maximum
+from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
 from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.gradcam import heat_maps, match_and_map
 from deixis.methods.albef.images import square_grid, square_pixels, standardise
-from deixis.methods.albef.network import AlbefNet, Texts
+from deixis.methods.albef.network import AlbefNet, Encoded, Texts
 from deixis.methods.albef.pair_scores import pair_scores
 from deixis.model_folder import read_model, write_model
-from deixis.pipelines.checked import Checked
-from deixis.types import GroundedCaption, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions
+from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.backbone import imagenet_classes
-from deixis.vision.eyes import Eyes, Photo, open_photo
+from deixis.vision.extractor import RegionExtractor
 
-NAMED, DIM = 0.015, 0.01
-"""What the log of a detector's chance adds to the evidence of a text, and the least chance that counts. Chosen on
-validation captions; it is little where photographs are like those of the training, and tells a cat from a dog where
-they are not."""
+NAME_WEIGHT, MIN_NAME_PROB = 0.015, 0.01
+"""Weight of the log of a detector's class probability in the evidence of a text, and the least probability that counts.
+Chosen on validation captions."""
+
+PAIR_WEIGHT, MIN_PHRASE_WEIGHT = 8.0, 1.2
+"""Rerank weights of the pair score of a sentence and of the log-probability of its weakest noun phrase. Chosen on
+validation captions (``experiments/flickr8k-entities``)."""
+
+BATCH = 64  # texts that are encoded together
 
 
 @dataclass(frozen=True)
 class Presence:
-    """What turns how much a text finds in a photograph (:func:`pair_scores`) into the chance that it belongs there."""
+    """Calibration of pair scores: probability that a phrase, or a whole caption, belongs to the photograph."""
 
     phrase: Calibration
     caption: Calibration
 
 
-class AlbefGrounder:
-    """A fusion model with its word pieces and, where it looks at feature grids, the extractor that makes them.
+@dataclass(frozen=True, eq=False)
+class EncodedPhoto:
+    """One photograph as the fusion encoder takes it; it is encoded once for all texts."""
 
-    Without ``presence`` its scores are the probabilities of the match head.
+    image: Encoded  # of one image
+    size: tuple[int, int]  # width, height
+    regions: Regions | None  # proposals, where the model has an extractor
+    evidence: dict[str, float] = field(default_factory=dict)  # text -> evidence, for texts that were scored before
+
+
+class AlbefGrounder:
+    """A fusion model with its word pieces and, where it reads feature grids, the extractor that makes them.
+
+    Without ``presence`` the scores of phrases are probabilities of the match head.
     """
 
     def __init__(
@@ -66,62 +78,163 @@ class AlbefGrounder:
         longest: int = 25,
         presence: Presence | None = None,
     ) -> None:
-        self.network, self.pieces, self.name, self.longest = network.eval(), pieces, name, longest
-        self.presence = presence
-        self.place: HeatPlace = "heat"
-        self.eyes = None if extractor is None else Eyes(extractor, grid=network.config.side)
+        self.network, self.pieces, self.name, self.hash = network.eval(), pieces, name, ""
+        self.longest, self.presence = longest, presence
+        self.extractor = None
+        if extractor is not None:
+            self.extractor = RegionExtractor(extractor["description"], network.config.side, name=extractor["name"])
 
     def to(self, device: torch.device) -> Self:
-        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
+        """Move the weights and the extractor; results are returned on the CPU."""
         self.network.to(device)
-        if self.eyes is not None:
-            self.eyes.to(device)
+        if self.extractor is not None:
+            self.extractor.to(device)
         return self
 
-    def ground(
-        self,
-        photo: Photo,
-        wanted: str | Sequence[str],
-        phrases: Sequence[Phrase] | None = None,
-        box: HeatPlace | None = None,
-    ) -> list[Grounding]:
-        """The places of phrases, or of the noun phrases of a caption (found, or given); the photograph is encoded once.
+    @property
+    def rerank_weights(self) -> RerankWeights | None:
+        """Weights for reranking; only calibrated models can rerank."""
+        return None if self.presence is None else RerankWeights(PAIR_WEIGHT, MIN_PHRASE_WEIGHT)
 
-        The point is the heat map's maximum, as AMC's evaluation has it; the score is the chance that the phrase is
-        there (:attr:`presence`), or the probability that phrase and photograph match. ``box`` (:attr:`place` where it
-        is not given) is the proposal with the most heat by our rules ("heat": one for phrases that mean one thing, one
-        for those that mean several, :mod:`deixis.localize.heat_rules`) or for the root of its area, as published
-        ("alpha"); or the box around what is at least half as hot as the maximum ("threshold", and where there are no
-        proposals).
+    @torch.no_grad()
+    def encode(self, photos: Sequence[Regions | Image.Image]) -> list[EncodedPhoto]:
+        """Encode several photographs in one pass: their regions, or pixels where the model has no extractor."""
+        inputs = torch.stack([self.image_input(photo) for photo in photos]).to(device_of(self.network))
+        encoded = self.network.encode(inputs)
+        return [
+            EncodedPhoto(
+                encoded.select(torch.tensor([i], device=inputs.device)),
+                photo.size,
+                photo if isinstance(photo, Regions) and len(photo) else None,
+            )
+            for i, photo in enumerate(photos)
+        ]
+
+    def image_input(self, photo: Regions | Image.Image) -> Tensor:
+        """Return a photograph as the network reads it: a square of grid cells, or of pixels."""
+        if self.extractor is None:
+            if isinstance(photo, Regions):
+                raise DeixisError(f"{self.name} reads pixels, not regions. Give it the photograph itself.")
+            return standardise(square_pixels(photo, self.network.config))
+        if not isinstance(photo, Regions):
+            raise TypeError("a model with an extractor encodes regions")
+        self.extractor.require(photo)
+        return square_grid(photo, self.network.config)
+
+    @torch.no_grad()
+    def ground(self, photo: EncodedPhoto, queries: Sequence[Query], place: HeatPlace | None = None) -> list[Grounding]:
+        """Return a grounding for every phrase of the queries, in order.
+
+        The score is the probability that the phrase is present. The point is the heat map's maximum (AMC), or the
+        hottest point of the box where the maximum lies outside. The box is chosen by ``place``: "heat", our rules
+        (:mod:`deixis.localize.heat_rules`); "alpha", heat over the root of the area (AMC, Table 5); "threshold", the
+        box around the area that is at least half as hot as the maximum, also where there are no proposals.
         """
-        spans = self._spans(wanted) if phrases is None else phrases
-        if not spans:
+        phrases = [phrase for query in queries for phrase in query.phrases]
+        if not phrases:
             return []
-        image, size, regions = self.see(photo)
-        place, texts = box or self.place, [span.text for span in spans]
-        grammars = self._grammars(texts, regions, place)
-        evidence, maps = self._look(image, texts, regions, grammars)
-        return self._groundings(spans, self._chances(evidence), maps, size, regions, place, grammars)
+        scores, maps = self._scores_and_maps(photo, phrases)
+        boxes = self._boxes(photo, phrases, maps, place or "heat")
+        heats = [HeatMap(heat, photo.size) for heat in maps]
+        return [
+            Grounding(
+                phrase.text,
+                box,
+                score,
+                phrase.start,
+                phrase.end,
+                point=point_in_box(heat, box, bicubic_maximum(heat)),
+                heat=heat,
+            )
+            for phrase, box, score, heat in zip(phrases, boxes, scores, heats, strict=True)
+        ]
 
-    def check(self, photo: Photo, caption: str) -> Checked:
-        """How well a caption fits a photograph: a heat map and a match score for each of its noun phrases."""
-        words = tokens(caption)
-        if not words:
-            raise DeixisError("the caption has no words; write a sentence about the photograph.")
-        image, size, regions = self.see(photo)
-        spans = self._spans(caption)
-        texts = [caption, *(span.text for span in spans)]
-        grammars = self._grammars(texts, regions, self.place)
-        evidence, maps = self._look(image, texts, regions, grammars)
-        chances = self._chances(evidence[1:])
-        found = tuple(self._groundings(spans, chances, maps[1:], size, regions, self.place, grammars[1:]))
-        (match,) = self._chances(evidence[:1], whole=True)
-        name = str(photo) if isinstance(photo, str | Path) else ""
-        return Checked(GroundedCaption(words, found, None, name, *size, self.name, caption), match)
+    @torch.no_grad()
+    def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
+        """Return the pair evidence of each text or, for a model that is not calibrated, its match probability."""
+        if self.presence is not None:
+            return self.pair_evidence(photo, phrases)
+        found: list[float] = []
+        for start in range(0, len(phrases), BATCH):
+            texts = self.texts([phrase.text for phrase in phrases[start : start + BATCH]])
+            fused = self.network.fuse(self.network.encode_text(texts), texts, photo.image)
+            logits = self.network.match_logits(fused)
+            found += logits.softmax(-1)[:, 1].tolist()
+        return found
 
-    def match(self, photo: Photo, caption: str) -> float:
-        """The chance that a caption is about a photograph, for models with :attr:`presence`."""
-        return self._chances(self.evidence(photo, [caption]), whole=True)[0]
+    @torch.no_grad()
+    def pair_evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
+        """Return the pair score of each text, plus the weighted log-probability of its head noun by a detector.
+
+        What was computed for a text of this photograph is not computed again.
+        """
+        new = list({phrase.text: phrase for phrase in phrases if phrase.text not in photo.evidence}.values())
+        scores: list[float] = []
+        for start in range(0, len(new), BATCH):
+            texts = self.texts([phrase.text for phrase in new[start : start + BATCH]])
+            scores += pair_scores(self.network, photo.image, texts, self.network.encode_text(texts))[0].tolist()
+        if photo.regions is not None and new:
+            named = self._class_probabilities(new, photo.regions).max(1)
+            scores = [
+                score + NAME_WEIGHT * math.log(max(prob, MIN_NAME_PROB))
+                for score, prob in zip(scores, named, strict=True)
+            ]
+        photo.evidence.update(zip((phrase.text for phrase in new), scores, strict=True))
+        return [photo.evidence[phrase.text] for phrase in phrases]
+
+    def phrase_probability(self, evidence: float) -> float:
+        """Return the probability that a phrase with this evidence is present."""
+        return evidence if self.presence is None else self.presence.phrase(evidence)
+
+    def caption_probability(self, evidence: float) -> float | None:
+        """Return the probability that a caption with this evidence is of the photograph."""
+        return evidence if self.presence is None else self.presence.caption(evidence)
+
+    def _scores_and_maps(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> tuple[list[float], geometry.Array]:
+        """Return the score of each phrase, and the maps ``[P, rows, columns]``, scaled to a maximum of 1."""
+        scores: list[float] = []
+        maps = []
+        for start in range(0, len(phrases), BATCH):
+            texts = self.texts([phrase.text for phrase in phrases[start : start + BATCH]])
+            states = self.network.encode_text(texts)
+            if self.presence is not None:
+                heat = heat_maps(self.network, photo.image, texts, states)
+            else:
+                matched = match_and_map(self.network, photo.image, texts, states)
+                scores += matched.logits.softmax(-1)[:, 1].tolist()
+                heat = matched.maps
+            maps.append(heat.cpu().double().numpy())
+        if self.presence is not None:
+            scores = [self.presence.phrase(one) for one in self.pair_evidence(photo, phrases)]
+        hot = np.concatenate(maps)
+        most = hot.max((1, 2), keepdims=True)
+        return scores, np.divide(hot, most, out=hot, where=most > 0)
+
+    def _boxes(
+        self, photo: EncodedPhoto, phrases: Sequence[Phrase], maps: geometry.Array, place: HeatPlace
+    ) -> list[Box]:
+        regions = photo.regions
+        if regions is None or place == "threshold":
+            return [threshold_box(HeatMap(heat, photo.size)) for heat in maps]
+        if place == "alpha":
+            selected = [int(rank_boxes(HeatMap(heat, photo.size), regions.boxes)[0]) for heat in maps]
+        else:
+            detector = self.extractor is not None and self.extractor.is_detector
+            named, plural = self._class_probabilities(phrases, regions), [phrase.plural for phrase in phrases]
+            selected = select_by_heat(maps, regions, named, plural, detector).tolist()
+        return [geometry.as_box(regions.boxes[number]) for number in selected]
+
+    def _class_probabilities(self, phrases: Sequence[Phrase], regions: Regions) -> geometry.Array:
+        """Return the probability ``[P, N]`` that a region shows a phrase's head noun; ones without a detector."""
+        if regions.labels is None or self.extractor is None or not self.extractor.is_detector:
+            return np.ones((len(phrases), len(regions)))
+        classes = detector_classes(regions.labels, imagenet_classes())
+        return class_probabilities([phrase.lemma for phrase in phrases], regions.labels, classes)
+
+    def texts(self, texts: Sequence[str]) -> Texts:
+        """Return the word pieces of several texts, on the device of the network."""
+        padded = pad_texts([self.pieces.encode(text, self.longest) for text in texts], self.pieces.id("[PAD]"))
+        return to_device(padded, device_of(self.network))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and word pieces; ``extras`` are further texts (recipe, card, metrics)."""
@@ -131,7 +244,7 @@ class AlbefGrounder:
             "fusion": asdict(self.network.config),
             "longest": self.longest,
             "presence": None if self.presence is None else asdict(self.presence),
-            "extractor": None if self.eyes is None else self.eyes.to_json(),
+            "extractor": None if self.extractor is None else self.extractor.to_json(),
         }
         files = {**(extras or {}), "vocabulary.json": self.pieces.to_text()}
         write_model(folder, config, self.network, extras=files)
@@ -151,7 +264,7 @@ class AlbefGrounder:
         return read_model(folder, "fusion", build)
 
     def with_pieces(self, pieces: WordPieces) -> AlbefGrounder:
-        """The same pointer with some of its word pieces only; what it knows of the others goes."""
+        """Return the same model with some of its word pieces only."""
         rows = torch.tensor([self.pieces.id(piece) for piece in pieces.pieces])
         config = replace(self.network.config, vocabulary=len(pieces))
         weights = self.network.state_dict()
@@ -159,120 +272,8 @@ class AlbefGrounder:
             weights[name] = weights[name][rows.to(weights[name].device)]
         network = AlbefNet(config)
         network.load_state_dict(weights)
-        eyes = None if self.eyes is None else self.eyes.to_json()
-        return AlbefGrounder(network, pieces, eyes, self.name, self.longest, self.presence)
-
-    def texts(self, texts: Sequence[str]) -> Texts:
-        """The word pieces of several texts, where the network reads them."""
-        padded = pad_texts([self.pieces.encode(text, self.longest) for text in texts], self.pieces.id("[PAD]"))
-        return to_device(padded, device_of(self.network))
-
-    def see(self, photo: Photo) -> tuple[Tensor, tuple[int, int], Regions | None]:
-        """A photograph as the network takes it ``[1, ...]``, its width and height, its regions if any."""
-        config, device = self.network.config, device_of(self.network)
-        if self.eyes is not None:
-            regions = self.eyes.look(photo)
-            return square_grid(regions, config)[None].to(device), regions.size, regions if len(regions) else None
-        if isinstance(photo, Regions):
-            raise DeixisError(f"the model {self.name} reads photographs themselves, not regions of them.")
-        image = open_photo(photo)
-        return standardise(square_pixels(image, config))[None].to(device), image.size, None
-
-    def evidence(self, photo: Photo, texts: Sequence[str]) -> list[float]:
-        """How much speaks for each text's being about a photograph; :attr:`presence` makes a chance of it.
-
-        That is what the text finds in it (:func:`pair_scores`), and :data:`NAMED` times the log of how sure a detector
-        is of what it names.
-        """
-        image, _, regions = self.see(photo)
-        grammars = [] if regions is None else parse(texts, quiet=True)
-        return self._look(image, texts, regions, grammars, pairs=True)[0]
-
-    @torch.no_grad()
-    def _look(
-        self,
-        image: Tensor,
-        texts: Sequence[str],
-        regions: Regions | None,
-        grammars: Sequence[Parse],
-        pairs: bool = False,
-        batch: int = 64,
-    ) -> tuple[list[float], geometry.Array]:
-        """The evidence of each text, and the maps ``[P, rows, columns]``, 1 at their maximum.
-
-        Without :attr:`presence` evidence is the probability of a match, unless ``pairs`` are asked for. The image is
-        encoded once, texts go in batches.
-        """
-        encoded, maps = self.network.encode(image), []
-        evidence: list[float] = []
-        pairs = pairs or self.presence is not None
-        for start in range(0, len(texts), batch):
-            some = self.texts(texts[start : start + batch])
-            states = self.network.encode_text(some)
-            if pairs:
-                evidence += pair_scores(self.network, encoded, some, states)[0].tolist()
-                heat = heat_maps(self.network, encoded, some, states)
-            else:
-                matched = match_and_map(self.network, encoded, some, states)
-                evidence += matched.logits.softmax(-1)[:, 1].tolist()
-                heat = matched.maps
-            maps.append(heat.cpu().double().numpy())
-        if pairs and regions is not None:
-            seen = self._named(grammars, regions).max(1)
-            evidence = [one + NAMED * math.log(max(chance, DIM)) for one, chance in zip(evidence, seen, strict=True)]
-        hot = np.concatenate(maps)
-        most = hot.max((1, 2), keepdims=True)
-        return evidence, np.divide(hot, most, out=hot, where=most > 0)
-
-    def _grammars(self, texts: Sequence[str], regions: Regions | None, place: HeatPlace) -> list[Parse]:
-        """The parses of texts, where boxes or chances ask for them; else none."""
-        wanted = regions is not None and (place == "heat" or self.presence is not None)
-        return parse(texts, quiet=True) if wanted else []
-
-    def _named(self, grammars: Sequence[Parse], regions: Regions) -> geometry.Array:
-        """How likely each region is what each text names ``[P, N]``; ones where no detector knows."""
-        if regions.labels is None or self.eyes is None or not self.eyes.detector:
-            return np.ones((len(grammars), len(regions)))
-        classes = detector_classes(regions.labels, imagenet_classes())
-        return class_probabilities([head_lemma(grammar) for grammar in grammars], regions.labels, classes)
-
-    def _chances(self, evidence: Sequence[float], whole: bool = False) -> list[float]:
-        if self.presence is None:
-            return list(evidence)
-        curve = self.presence.caption if whole else self.presence.phrase
-        return [curve(one) for one in evidence]
-
-    def _spans(self, wanted: str | Sequence[str]) -> list[Phrase]:
-        if not isinstance(wanted, str):
-            return [Phrase(text, 0, len(tokens(text))) for text in wanted]
-        words = tokens(wanted)
-        return list(parse_words([words], quiet=True)[0].phrases) if words else []
-
-    def _groundings(
-        self,
-        phrases: Sequence[Phrase],
-        scores: Sequence[float],
-        maps: geometry.Array,
-        size: tuple[int, int],
-        regions: Regions | None,
-        place: HeatPlace,
-        grammars: Sequence[Parse],
-    ) -> list[Grounding]:
-        heats = [HeatMap(heat, size) for heat in maps]
-        if regions is None or place == "threshold":
-            boxes = [threshold_box(heat) for heat in heats]
-        else:
-            if place == "alpha":
-                selected = [int(rank_boxes(heat, regions.boxes)[0]) for heat in heats]
-            else:
-                detector = self.eyes is not None and self.eyes.detector
-                plural = [several(grammar) for grammar in grammars]
-                selected = list(select_by_heat(maps, regions, self._named(grammars, regions), plural, detector))
-            boxes = [geometry.as_box(regions.boxes[number]) for number in selected]
-        return [
-            Grounding(phrase.text, box, score, phrase.start, phrase.end, point=bicubic_maximum(heat), heat=heat)
-            for phrase, box, score, heat in zip(phrases, boxes, scores, heats, strict=True)
-        ]
+        extractor = None if self.extractor is None else self.extractor.to_json()
+        return AlbefGrounder(network, pieces, extractor, self.name, self.longest, self.presence)
 
 
 def pad_texts(ids: Sequence[Sequence[int]], pad: int, length: int = 0) -> Texts:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from deixis.calibration import Calibration, fit
 from deixis.data import Sample
 from deixis.data.descriptions import caption_descriptions
+from deixis.language.parse import parse
 from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.vision.eyes import Photo
 
-EvidenceFunction = Callable[[Photo, Sequence[str]], Sequence[float]]
+EvidenceFunction = Callable[[Any, Sequence[str]], Sequence[float]]
+"""Regions or an image, and texts -> the evidence of each text."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class EvidenceSamples:
 
 
 def collect_evidence(
-    samples: Sequence[Sample], photo: Callable[[str], Photo], evidence: EvidenceFunction
+    samples: Sequence[Sample], photo: Callable[[str], Any], evidence: EvidenceFunction
 ) -> tuple[EvidenceSamples, EvidenceSamples]:
     """Evidence for phrases and for whole captions, without boxes.
 
@@ -49,7 +51,14 @@ def collect_evidence(
     return of_phrases, of_captions
 
 
-def calibrate(grounder: AlbefGrounder, samples: Sequence[Sample], photo: Callable[[str], Photo]) -> Presence:
+def calibrate(grounder: AlbefGrounder, samples: Sequence[Sample], photo: Callable[[str], Any]) -> Presence:
     """Fit the curves that turn a grounder's evidence into probabilities, on samples outside its training set."""
-    phrases, captions = collect_evidence(samples, photo, grounder.evidence)
+
+    def evidence(image: Any, texts: Sequence[str]) -> list[float]:
+        (encoded,) = grounder.encode([image])
+        parses = parse(texts, quiet=True)
+        phrases = [replace(one.phrase(0, len(one)), text=text) for text, one in zip(texts, parses, strict=True)]
+        return grounder.pair_evidence(encoded, phrases)
+
+    phrases, captions = collect_evidence(samples, photo, evidence)
     return Presence(phrases.calibration(), captions.calibration())

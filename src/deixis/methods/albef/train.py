@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from deixis import boxes as geometry
@@ -22,8 +23,10 @@ from deixis.data.triplets import (
     read_detections,
 )
 from deixis.data.visual_genome import Triplet
+from deixis.device import device_of
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
+from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.minilm import minilm_folder
 from deixis.layers.whitening import fit_whitening
@@ -48,8 +51,7 @@ from deixis.metrics.retrieval import retrieval
 from deixis.runs.run import Material, card_files
 from deixis.training.loop import Scores, Talk, train
 from deixis.training.recipe import Phase
-from deixis.types import Grounding
-from deixis.vision.eyes import Photo
+from deixis.types import Grounding, Regions
 from deixis.vision.store import require_extractor
 
 OBJECTIVES = ("align", "albef", "amc")
@@ -307,8 +309,8 @@ def begin(recipe: AlbefRecipe, material: Material, start: Path | None) -> tuple[
     """The model that training starts from, and its word pieces."""
     if start is not None and start.is_dir():
         found = AlbefGrounder.from_pretrained(start)
-        if found.eyes is not None:
-            require_extractor(material.extractor["name"], found.eyes.name)
+        if found.extractor is not None:
+            require_extractor(material.extractor["name"], found.extractor.name)
         return found.network.train(), found.pieces
     if recipe.text == "fresh":
         pieces = WordPieces.build((c.text for s in material.training for c in s.captions), recipe.minimum)
@@ -384,7 +386,7 @@ class Looking:
             return standardise(jitter_colours(square_pixels(self._samples[image_id].open(), self.config)))
         return square_grid(self.material.regions[image_id], self.config)
 
-    def to_ask(self, image_id: str) -> Photo:
+    def to_ask(self, image_id: str) -> Regions | Image.Image:
         """As a pointer takes it."""
         return self._samples[image_id].open() if self.config.patch else self.material.regions[image_id]
 
@@ -406,7 +408,8 @@ class Validation:
         model, images = pointer.network, [s.image_id for s in self.samples]
         captions = [caption.text for sample in self.samples for caption in sample.captions]
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
-        seen = [model.image(pointer.see(look.to_ask(i))[0])[:, 0] for i in images]
+        device = device_of(model)
+        seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[:, 0] for i in images]
         whole = nn.functional.normalize(model.project_image(torch.cat(seen)), dim=-1)
         said = [
             nn.functional.normalize(
@@ -427,7 +430,8 @@ class Validation:
         phrases = {reference.id: reference.phrase for reference in self.references}
         answers: dict[str, list[Grounding]] = {}
         for image, ids in asked.items():
-            found = pointer.ground(look.to_ask(image), [phrases[i] for i in ids], box="threshold")
+            (encoded,) = pointer.encode([look.to_ask(image)])
+            found = pointer.ground(encoded, phrase_queries([phrases[i] for i in ids]), "threshold")
             answers |= {i: [grounding] for i, grounding in zip(ids, found, strict=True)}
         scores = phrase_scores(self.references, answers, FLICKR30K)
         return next(score.value for score in scores if score.name == "pointing")

@@ -1,4 +1,4 @@
-"""The grounder: a photograph and phrases in, a box for each phrase out, and how likely it is there at all."""
+"""ReIR grounder: regions and phrases in, a box and a probability of presence for each phrase out; save and load."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
 from deixis.language.descriptions import Description, describe
-from deixis.language.parse import parse
+from deixis.language.queries import Query
 from deixis.language.tokenise import tokens
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
 from deixis.localize.heat import heat_map
-from deixis.localize.points import centre_of_maximum
+from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.reir.phrases import name_vectors, pad_phrases
 from deixis.model_folder import read_model, write_model
-from deixis.types import Box, Grounding, Json, Phrase, Regions
-from deixis.vision.eyes import Eyes, Photo
+from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
+from deixis.vision.extractor import RegionExtractor
 
 
 @dataclass(frozen=True)
@@ -39,73 +39,83 @@ class Found:
 
 
 class ReirGrounder:
-    """A refiner with its vocabulary, and the extractor whose regions it understands."""
+    """The ReIR network with its vocabulary, and the extractor whose regions it was trained on."""
+
+    rerank_weights: RerankWeights | None = None  # its evidence is not comparable between sentences
 
     def __init__(
         self,
-        refiner: ReirNet,
+        network: ReirNet,
         vocabulary: Vocabulary,
         extractor: Json,
         name: str,
         calibration: Calibration | None = None,
     ) -> None:
-        self.refiner, self.vocabulary = refiner.eval(), vocabulary
-        self.eyes, self.name, self.calibration = Eyes(extractor), name, calibration or Calibration()
+        self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
+        self.extractor = RegionExtractor(extractor["description"], name=extractor["name"])
+        self.calibration = calibration or Calibration()
 
     def to(self, device: torch.device) -> Self:
-        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
-        self.refiner.to(device)
-        self.eyes.to(device)
+        """Move the weights and the extractor; results are returned on the CPU."""
+        self.network.to(device)
+        self.extractor.to(device)
         return self
 
-    def ground(
-        self, photo: Photo, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
-    ) -> list[Grounding]:
-        """The places of phrases in a photograph (path or image) or in its regions.
+    def encode(self, regions: Sequence[Regions]) -> list[Regions]:
+        """Return the regions: phrases and regions are encoded in one pass, by :meth:`find`."""
+        for one in regions:
+            self.extractor.require(one)
+        return list(regions)
 
-        ``wanted`` is a list of phrases, each of which is looked for by itself; or a caption, whose phrases (found, or
-        given as spans of its tokens) are looked for together, with the relations between them. A low score says that
-        the phrase is not there.
+    def ground(self, photo: Regions, queries: Sequence[Query], place: Place | None = None) -> list[Grounding]:
+        """Return a grounding for every phrase of the queries, in order.
+
+        Phrases of one sentence are grounded together, with the relations between them. The score is the calibrated
+        probability that the phrase is present.
         """
-        if isinstance(wanted, str):
-            sentence = describe(parse([wanted], quiet=True)[0], phrases)
-            if not sentence.phrases:
-                raise DeixisError(f"there is no noun phrase in '{wanted}'; give the phrases themselves, as a list.")
-            descriptions, texts = [sentence], sentence.texts()
-        else:
-            descriptions, texts = [alone(phrase) for phrase in wanted], list(wanted)
-        if not texts:
+        phrases = [phrase for query in queries for phrase in query.phrases]
+        if not phrases:
             return []
-        regions = self.eyes.look(photo)
-        found = next(self.find([regions], [descriptions]))
-        heats = [heat_map(one.attention, regions) for one in found]
-        spans = [span for description in descriptions for span in description.phrases]
-        return [
-            Grounding(
-                text,
-                one.box,
-                self.calibration(one.evidence),
-                start,
-                end,
-                point=centre_of_maximum(heat),
-                heat=heat,
-            )
-            for text, one, heat, (start, end) in zip(texts, found, heats, spans, strict=True)
-        ]
+        descriptions = [describe(query.parse, query.phrases) for query in queries]
+        found = next(self.find([photo], [descriptions], place=place))
+        groundings = []
+        for phrase, one in zip(phrases, found, strict=True):
+            heat = heat_map(one.attention, photo.boxes, photo.size)
+            point = point_in_box(heat, one.box, centre_of_maximum(heat))
+            score = self.calibration(one.evidence)
+            groundings.append(Grounding(phrase.text, one.box, score, phrase.start, phrase.end, point=point, heat=heat))
+        return groundings
+
+    def evidence(self, photo: Regions, phrases: Sequence[Phrase]) -> list[float]:
+        """Return the expected coarse score of each text, as a phrase that stands alone."""
+        found = next(self.find([photo], [[alone(phrase.text) for phrase in phrases]]))
+        return [one.evidence for one in found]
+
+    def phrase_probability(self, evidence: float) -> float:
+        """Return the probability that a phrase with this evidence is present."""
+        return self.calibration(evidence)
+
+    def caption_probability(self, evidence: float) -> float | None:
+        """Return None: whole captions have no calibrated score."""
+        return None
 
     @torch.inference_mode()
     def find(
-        self, regions: Sequence[Regions], descriptions: Sequence[Sequence[Description]], batch: int = 32
+        self,
+        regions: Sequence[Regions],
+        descriptions: Sequence[Sequence[Description]],
+        batch: int = 32,
+        place: Place | None = None,
     ) -> Iterator[list[Found]]:
-        """For each image the places of all phrases of its descriptions, in order."""
-        named = self.refiner.config.names != "none"
+        """Yield, for each image, the boxes of all phrases of its descriptions, in order."""
+        named = self.network.config.names != "none"
         for start in range(0, len(regions), batch):
-            some = [self.eyes.look(one) for one in regions[start : start + batch]]
+            some = regions[start : start + batch]
             asked = descriptions[start : start + batch]
-            device = device_of(self.refiner)
+            device = device_of(self.network)
             phrases = to_device(pad_phrases(asked, self.vocabulary, embed=named), device)
-            names = name_vectors(some, self.refiner.config.top_names).to(device) if named else None
-            matched = self.refiner(to_device(pad_regions(some), device), phrases, names)
+            names = name_vectors(some, self.network.config.top_names).to(device) if named else None
+            matched = self.network(to_device(pad_regions(some), device), phrases, names, place)
             boxes, evidence = (part.cpu().numpy() for part in matched.predict())
             attention = matched.attention.cpu().double().numpy()  # [I, P, N]
             for i, one in enumerate(some):
@@ -121,11 +131,11 @@ class ReirGrounder:
         config = {
             "kind": "grounder",
             "name": self.name,
-            "refiner": asdict(self.refiner.config),
+            "refiner": asdict(self.network.config),
             "calibration": asdict(self.calibration),
-            "extractor": self.eyes.to_json(),
+            "extractor": self.extractor.to_json(),
         }
-        write_model(folder, config, self.refiner, self.vocabulary, extras)
+        write_model(folder, config, self.network, self.vocabulary, extras)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> ReirGrounder:

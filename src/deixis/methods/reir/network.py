@@ -59,7 +59,7 @@ class ReirConfig:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ReirConfig:
         """Read a stored configuration; version 0.1 called the place "attention" "best"."""
-        return cls(**{**value, "place": "attention" if value["place"] == "best" else value["place"]})
+        return cls(**{**value, "place": "attention" if value.get("place") in (None, "best") else value["place"]})
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,13 @@ class ReirNet(nn.Module):
             self.message = nn.Sequential(nn.Linear(c.width, c.hidden), nn.ReLU(), nn.Linear(c.hidden, c.width))  # F_M
         accept_old_names(self, OLD_NAMES)
 
-    def forward(self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None) -> Matched:
-        """Match the phrases of each image with its regions; ``names [I, N, E]`` are vectors of the class names."""
+    def forward(
+        self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None, place: Place | None = None
+    ) -> Matched:
+        """Match the phrases of each image with its regions; ``names [I, N, E]`` are vectors of the class names.
+
+        ``place`` overrides the box rule of the configuration.
+        """
         x_q = self.drop(self.encode_phrases(phrases))
         features = self.whiten(regions.features) if self.config.whiten else regions.features
         appearance = self.embed_regions(features)  # [I, N, D]
@@ -197,7 +202,8 @@ class ReirNet(nn.Module):
         raw = self.coarse.similarity(phrase_projection, region_projection)
         scores = self.fuse(raw, name_similarity, regions.mask.unsqueeze(1).expand_as(raw))
         attention = scores.softmax(-1)
-        by_votes, detector_scores = self.config.place == "vote", regions.scores if self.config.detector else None
+        by_votes = (place or self.config.place) == "vote"
+        detector_scores = regions.scores if self.config.detector else None
         matched = Matched(
             phrases=x_q,
             regions=x_o,

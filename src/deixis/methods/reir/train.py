@@ -42,7 +42,7 @@ from deixis.runs.run import Material, card_files
 from deixis.training.loop import Scores, Talk, train
 from deixis.training.recipe import Phase
 from deixis.types import Grounding, Point, Regions
-from deixis.vision.eyes import Eyes
+from deixis.vision.extractor import RegionExtractor
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def train_reir(recipe: ReirRecipe, material: Material, out: Path, talk: Talk) ->
         recipe.model,
         vocabulary=len(vocabulary),
         features=like.features.shape[1],
-        detector=Eyes(material.extractor).detector,
+        detector=RegionExtractor(material.extractor["description"]).is_detector,
     )
     examples = make_examples(material.training, recipe.max_words)
     if not examples:
@@ -252,7 +252,8 @@ class Validation:
         }
 
     def _point(self, image: str, found: Found) -> Point:
-        return centre_of_maximum(heat_map(found.attention, self.material.regions[image]))
+        regions = self.material.regions[image]
+        return centre_of_maximum(heat_map(found.attention, regions.boxes, regions.size))
 
     @cached_property
     def references(self) -> tuple[PhraseReference, ...]:

@@ -1,14 +1,9 @@
-"""The aligner: a photograph and a sentence in, how well they fit and where each noun of the sentence is out.
-
-It is a matcher with its vocabulary and eyes. The same network that ranks photographs for a sentence points at what the
-sentence names, because it compares words with regions and learns from nothing but which sentence belongs to which
-photograph.
-"""
+"""SCAN and POS-SCAN grounder: match scores of sentences and images, and a box for each noun phrase; save and load."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -20,133 +15,156 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
-from deixis.errors import DeixisError
 from deixis.language.nouns import counted_words
 from deixis.language.parse import Parse, parse
+from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
 from deixis.localize.attention import select_region
 from deixis.localize.heat import heat_map
-from deixis.localize.points import centre_of_maximum
+from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
 from deixis.model_folder import read_model, write_model
-from deixis.types import Grounding, Json, Phrase, Place, Regions
-from deixis.vision.eyes import Eyes, Photo
+from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
+from deixis.vision.extractor import RegionExtractor
 
 Floats = npt.NDArray[np.floating]
+
+COSINE_WEIGHT = 2.0
+"""Rerank weight of the mean cosine; chosen on validation captions (``experiments/flickr8k-entities``)."""
 
 
 @dataclass(frozen=True)
 class Placing:
-    """How attention over regions becomes a place."""
+    """How attention over regions becomes a box and a heat map."""
 
-    place: Place = "vote"  # the region with the most attention, or the one that all regions vote for
+    place: Place = "vote"
     cells: int = 32  # of the heat map, along each side
 
-    @classmethod
-    def from_json(cls, value: Json) -> Placing:
-        """Read a stored configuration; version 0.1 called the place "attention" "best"."""
-        return cls("attention" if value["place"] == "best" else value["place"], int(value["cells"]))
+
+@dataclass(frozen=True, eq=False)
+class EncodedPhoto:
+    """The regions of one photograph, and their vectors in the joint embedding space."""
+
+    regions: Regions
+    encoded: EncodedRegions  # of one image
 
 
 class ScanGrounder:
-    """A matcher with its vocabulary, and the extractor whose regions it understands."""
+    """A matcher with its vocabulary, and the extractor whose regions it was trained on."""
 
     def __init__(
         self,
-        matcher: ScanNet,
+        network: ScanNet,
         vocabulary: Vocabulary,
         extractor: Json,
         name: str,
         calibration: Calibration | None = None,
         placing: Placing | None = None,
     ) -> None:
-        self.matcher, self.vocabulary = matcher.eval(), vocabulary
-        self.eyes, self.name = Eyes(extractor), name
+        self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
+        self.extractor = RegionExtractor(extractor["description"], name=extractor["name"])
         self.calibration, self.placing = calibration or Calibration(), placing or Placing()
 
     def to(self, device: torch.device) -> Self:
-        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
-        self.matcher.to(device)
-        self.eyes.to(device)
+        """Move the weights and the extractor; results are returned on the CPU."""
+        self.network.to(device)
+        self.extractor.to(device)
         return self
 
-    def ground(
-        self, photo: Photo, wanted: str | Sequence[str], phrases: Sequence[Phrase] | None = None
-    ) -> list[Grounding]:
-        """The places of the noun phrases of a sentence, or of those ``phrases`` of it (spans of its tokens).
+    @property
+    def rerank_weights(self) -> RerankWeights | None:
+        """Weights for reranking; only a mean of cosines is comparable between sentences of different length."""
+        return RerankWeights(COSINE_WEIGHT) if self.network.config.aggregation == "mean" else None
 
-        A list of texts is a list of phrases that stand alone, each with one answer. The attention of a phrase is the
-        mean over its nouns (over all its words where it has none). The box is the region that all regions vote for by
-        their attention, or the best one (:attr:`Placing.place`). The heat map sums the attention of all regions over
-        the image, and the point is the middle of its hottest place. The score is the chance that the thing is there at
-        all, by how near the words come to what they attend to.
+    @torch.no_grad()
+    def encode(self, regions: Sequence[Regions]) -> list[EncodedPhoto]:
+        """Project the regions of several photographs in one pass."""
+        for one in regions:
+            self.extractor.require(one)
+        encoded = encode_regions(self.network, regions)
+        return [
+            EncodedPhoto(
+                one, EncodedRegions(encoded.vectors[i : i + 1, : len(one)], encoded.mask[i : i + 1, : len(one)])
+            )
+            for i, one in enumerate(regions)
+        ]
+
+    def ground(self, photo: EncodedPhoto, queries: Sequence[Query], place: Place | None = None) -> list[Grounding]:
+        """Return a grounding for every phrase of the queries, in order.
+
+        The attention of a phrase is the mean over its nouns, or over all its words where it has none. The heat map
+        sums the attention of all regions over the image. The score is the probability that the phrase is present, from
+        the mean relevance of its nouns (Eq. 6).
         """
-        regions = self.eyes.look(photo)
-        if isinstance(wanted, str):
-            (grammar,) = parses = parse([wanted], quiet=True)
-            named = [list(grammar.phrases if phrases is None else phrases)]
-        else:
-            parses = parse(wanted, quiet=True)
-            named = [[Phrase(text, 0, len(grammar))] for text, grammar in zip(wanted, parses, strict=True)]
+        placing = self.placing if place is None else replace(self.placing, place=place)
+        attention, relevance = self.align(photo, [query.parse for query in queries])
         found = []
-        for several, grammar, look, near in zip(named, parses, *self.align(regions, parses), strict=True):
-            for phrase in several:
+        for query, weights, near in zip(queries, attention, relevance, strict=True):
+            for phrase in query.phrases:
                 span = range(phrase.start, phrase.end)
-                words = [t for t in span if grammar.nouns[t]] or list(span)
-                if not words:
-                    raise DeixisError(f"there is no word in the phrase '{phrase.text}' to look for.")
+                words = [t for t in span if query.parse.nouns[t]] or list(span)
                 score = self.calibration(float(near[words].mean()))
-                found.append(place(phrase, look[words].mean(0), score, regions, self.placing, self.eyes.detector))
+                detector = self.extractor.is_detector
+                found.append(place_phrase(phrase, weights[words].mean(0), score, photo.regions, placing, detector))
         return found
 
-    def score(self, photo: Photo, sentence: str) -> float:
-        """How well the sentence fits the photograph: a cosine where the matcher takes the mean over words."""
-        return float(self.scores([self.eyes.look(photo)], [sentence])[0, 0])
+    @torch.no_grad()
+    def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
+        """Return the match score of each text with the photograph (Eq. 6, 8)."""
+        words = self.network.encode_words(*self.encode_texts(parse([phrase.text for phrase in phrases], quiet=True)))
+        return [float(score) for score in self.network.scores(photo.encoded, words)[0].cpu()]
+
+    def phrase_probability(self, evidence: float) -> float:
+        """Return the probability that a phrase with this evidence is present."""
+        return self.calibration(evidence)
+
+    def caption_probability(self, evidence: float) -> float | None:
+        """Return None: the match score of whole captions is not calibrated."""
+        return None
 
     @torch.no_grad()
     def scores(self, regions: Sequence[Regions], sentences: Sequence[str], batch: int = 64) -> npt.NDArray[np.float32]:
-        """Scores ``[images, sentences]`` of all pairs, ``batch`` images at a time."""
-        encoded = self.matcher.encode_words(*self.encode(parse(sentences, quiet=True)))
+        """Return scores ``[images, sentences]`` of all pairs; regions are encoded ``batch`` images at a time."""
+        words = self.network.encode_words(*self.encode_texts(parse(sentences, quiet=True)))
         rows = []
         for start in range(0, len(regions), batch):
-            some = [self.eyes.look(one) for one in regions[start : start + batch]]
-            rows.append(self.matcher.scores(encode_regions(self.matcher, some), encoded).cpu())
+            some = regions[start : start + batch]
+            for one in some:
+                self.extractor.require(one)
+            rows.append(self.network.scores(encode_regions(self.network, some), words).cpu())
         return torch.cat(rows).numpy()
 
     @torch.no_grad()
-    def align(self, regions: Regions, parses: Sequence[Parse]) -> tuple[list[Floats], list[Floats]]:
-        """Where each token of each sentence looks ``[tokens, N]``, and how near it comes to what is there ``[tokens]``.
-
-        Begin and end are read, but not told.
-        """
-        words, counts = self.encode(parses)
-        encoded = self.matcher.encode_words(words[None], counts[None])
-        attention, relevance = self.matcher.align(encode_regions(self.matcher, [regions]), encoded)
-        spans = [slice(1, 1 + len(grammar)) for grammar in parses]
+    def align(self, photo: EncodedPhoto, parses: Sequence[Parse]) -> tuple[list[Floats], list[Floats]]:
+        """Return the attention ``[tokens, N]`` and the relevance ``[tokens]`` of the tokens of each sentence."""
+        words, counts = self.encode_texts(parses)
+        encoded = self.network.encode_words(words[None], counts[None])
+        attention, relevance = self.network.align(photo.encoded, encoded)
+        spans = [slice(1, 1 + len(parsed)) for parsed in parses]  # without bos and eos
         return (
-            [look[span].numpy() for look, span in zip(attention[0].cpu(), spans, strict=True)],
+            [weights[span].numpy() for weights, span in zip(attention[0].cpu(), spans, strict=True)],
             [near[span].numpy() for near, span in zip(relevance[0].cpu(), spans, strict=True)],
         )
 
-    def encode(self, parses: Sequence[Parse]) -> tuple[Tensor, Tensor]:
-        """Word ids and which of them count, both ``[C, T]``, as the matcher reads them and where it does."""
-        count = self.matcher.config.count
-        ids = [self.vocabulary.encode(grammar.tokens) for grammar in parses]
+    def encode_texts(self, parses: Sequence[Parse]) -> tuple[Tensor, Tensor]:
+        """Return word ids and which of them count in the score, both ``[C, T]``, on the device of the network."""
+        count = self.network.config.count
+        ids = [self.vocabulary.encode(parsed.tokens) for parsed in parses]
         counts = [with_ends(counted_words(parsed, count, self.vocabulary), count) for parsed in parses]
-        return pad_words(ids, counts, device_of(self.matcher))
+        return pad_words(ids, counts, device_of(self.network))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
         config = {
             "kind": "matcher",
             "name": self.name,
-            "matcher": asdict(self.matcher.config),
+            "matcher": asdict(self.network.config),
             "calibration": asdict(self.calibration),
             "placing": asdict(self.placing),
-            "extractor": self.eyes.to_json(),
+            "extractor": self.extractor.to_json(),
         }
-        write_model(folder, config, self.matcher, self.vocabulary, extras)
+        write_model(folder, config, self.network, self.vocabulary, extras)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> ScanGrounder:
@@ -155,7 +173,9 @@ class ScanGrounder:
         def build(config: Json) -> tuple[ScanNet, ScanGrounder]:
             matcher = ScanNet(ScanConfig(**config["matcher"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            calibration, placing = Calibration(**config["calibration"]), Placing.from_json(config["placing"])
+            calibration, placing = Calibration(**config["calibration"]), Placing(**config["placing"])
+            if config["placing"]["place"] == "best":  # as version 0.1 called it
+                placing = replace(placing, place="attention")
             return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
 
         return read_model(folder, "matcher", build)
@@ -189,17 +209,11 @@ def encode_regions(matcher: ScanNet, regions: Sequence[Regions]) -> EncodedRegio
 # Places -------------------------------------------------------------------------------------------------------------
 
 
-def place(
+def place_phrase(
     phrase: Phrase, weights: Floats, score: float, regions: Regions, placing: Placing, detector: bool = False
 ) -> Grounding:
-    """The place of a phrase whose attention over the regions is ``weights [N]``; see :meth:`ScanGrounder.ground`."""
-    heat = heat_map(weights, regions, placing.cells)
-    return Grounding(
-        text=phrase.text,
-        box=geometry.as_box(regions.boxes[select_region(regions, weights, placing.place, detector)]),
-        score=score,
-        start=phrase.start,
-        end=phrase.end,
-        point=centre_of_maximum(heat),
-        heat=heat,
-    )
+    """Return the grounding of a phrase whose attention over the regions is ``weights [N]``."""
+    heat = heat_map(weights, regions.boxes, regions.size, placing.cells)
+    box = geometry.as_box(regions.boxes[select_region(regions, weights, placing.place, detector)])
+    point = point_in_box(heat, box, centre_of_maximum(heat))
+    return Grounding(phrase.text, box, score, phrase.start, phrase.end, point=point, heat=heat)

@@ -1,200 +1,133 @@
-"""The captioner: regions in, a sentence out in which every noun has its place."""
+"""The grounded captioner: regions in, sentences with an attention trace out; save and load."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import Self, overload
+from typing import Self
 
 import torch
-from torch import Tensor
 
 from deixis.device import CPU, device_of, to_device
-from deixis.language.parse import parse_words
-from deixis.language.sentence import echoes, sentence
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
-from deixis.localize.branches import ground_word
 from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode, greedy
 from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.model_folder import FAMILIAR, read_model, write_model
-from deixis.pipelines.looks import Looks
-from deixis.pipelines.second_look import SecondLook
-from deixis.types import GroundedCaption, Grounding, Json, Regions
-from deixis.vision.eyes import Eyes, Photo, open_photo
-from deixis.vision.ood import Familiar
-
-Judge = Callable[[Regions, Sequence[str]], Sequence[float]]
-"""What speaks for each of several sentences about an image, in nats."""
-
-WORST = 1e4
-"""Nats that no sentence can make up for."""
+from deixis.model_folder import read_model, write_model
+from deixis.types import AttentionTrace, Candidate, Json, Regions
+from deixis.vision.blank import BlankRegions
+from deixis.vision.extractor import RegionExtractor
+from deixis.vision.ood import OodDetector
 
 
 class Captioner:
-    """A decoder with its vocabulary, and the extractor whose regions it understands."""
+    """A decoder with its vocabulary, and the extractor whose regions it was trained on.
+
+    ``ood`` and ``blank`` are statistics of the training photographs and of blank images, for the checks of a caption.
+    """
 
     def __init__(
         self,
-        decoder: Decoder,
+        network: Decoder,
         vocabulary: Vocabulary,
         extractor: Json,
         name: str,
         generation: GenerationConfig | None = None,
+        ood: OodDetector | None = None,
+        blank: BlankRegions | None = None,
     ) -> None:
-        self.decoder, self.vocabulary = decoder.eval(), vocabulary
-        self.eyes, self.name, self.generation = Eyes(extractor), name, generation or GenerationConfig()
-        self.judge: Judge | None = None  # who has a say in which sentence of a beam is taken
-        self.familiar: Familiar | None = None  # what the photographs were like that it learnt from
+        self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
+        self.extractor = RegionExtractor(extractor["description"], name=extractor["name"])
+        self.generation = generation or GenerationConfig()
+        self.ood, self.blank = ood, blank
 
     def to(self, device: torch.device) -> Self:
-        """Move the weights, and those of its eyes; answers come back to the CPU wherever they are."""
-        self.decoder.to(device)
-        self.eyes.to(device)
+        """Move the weights and the extractor; results are returned on the CPU."""
+        self.network.to(device)
+        self.extractor.to(device)
         return self
 
-    @overload
-    def caption(self, photo: Photo) -> GroundedCaption: ...
+    @torch.no_grad()
+    def decode(self, regions: Sequence[Regions], width: int | None = None) -> list[list[Candidate]]:
+        """Return the candidates of each image, best score first; ``width`` overrides the beam of the configuration."""
+        for one in regions:
+            self.extractor.require(one)
+        generation = replace(self.generation, beam=width or self.generation.beam)
+        encoded = self.network.encode_regions(to_device(pad_regions(regions), device_of(self.network)))
+        decode = greedy if generation.beam == 1 else beam_search
+        found = decode(self.network, encoded, generation)
+        return self._candidates(to_device(found, CPU), regions)
 
-    @overload
-    def caption(self, photo: list[Photo]) -> list[GroundedCaption]: ...
+    @torch.no_grad()
+    def force_decode(
+        self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]]
+    ) -> list[list[Candidate]]:
+        """Return given sentences of each image as candidates: their log-probability and attention trace."""
+        for one in regions:
+            self.extractor.require(one)
+        device = device_of(self.network)
+        rows = [[self._encode(words) for words in each] for each in sentences]
+        ids = pad_ragged(rows, Vocabulary.pad).to(device)
+        encoded = self.network.encode_regions(to_device(pad_regions(regions), device))
+        found = to_device(force_decode(self.network, encoded, ids, self.generation), CPU)
+        return self._candidates(found, regions, sentences)
 
-    def caption(self, photo: Photo | list[Photo]) -> GroundedCaption | list[GroundedCaption]:
-        """The grounded caption of a photograph (path or image) or of its regions; a list of them for a list.
+    def _encode(self, words: Sequence[str]) -> Sequence[int]:
+        """Return word ids with bos and eos; a sentence of the greatest length is cut before its end token."""
+        ids = self.vocabulary.encode(words)
+        return ids[:-1] if len(words) >= self.generation.max_words else ids
 
-        A sentence about what is plainly not in the photograph gives way to a plainer one
-        (:mod:`deixis.pipelines.second_look`); regions alone leave no photograph to look at again.
-        """
-        if not isinstance(photo, list):
-            return self.caption([photo])[0]
-        regions = [self.eyes.look(one) for one in photo]
-        names = [str(one) if isinstance(one, str | Path) else "" for one in photo]
-        second = SecondLook(self.eyes)
-        said = zip(photo, regions, self.looks(regions, names), strict=True)
-        return [
-            caption if isinstance(one, Regions) else second.at(caption, looks, seen, partial(open_photo, one)).caption
-            for one, seen, (caption, looks) in said
-        ]
-
-    def captions(
-        self, regions: Sequence[Regions], images: Sequence[str] | None = None, batch: int = 64
-    ) -> Iterator[GroundedCaption]:
-        """Captions of many images, in their order, ``batch`` at a time; ``images`` are their names."""
-        return (caption for caption, _ in self.looks(regions, images, batch))
-
-    def looks(
-        self, regions: Sequence[Regions], images: Sequence[str] | None = None, batch: int = 64
-    ) -> Iterator[tuple[GroundedCaption, Looks]]:
-        """:meth:`captions`, each with where the branches looked at its words."""
-        images = images or [""] * len(regions)
-        for start in range(0, len(regions), batch):
-            some = [self.eyes.look(one) for one in regions[start : start + batch]]
-            sentences = self._sentences(some)
-            words = [self.vocabulary.decode(row.tolist()) for row in sentences.words[:, 0]]
-            nouns = [parse.nouns for parse in parse_words(words, quiet=True)]
-            for i, one in enumerate(some):
-                caption = GroundedCaption(
-                    words=words[i],
-                    groundings=tuple(
-                        self._ground(sentences, i, t, word, one)
-                        for t, (word, noun) in enumerate(zip(words[i], nouns[i], strict=True))
-                        if noun
-                    ),
-                    logprob=float(sentences.scores[i, 0]),
-                    image=images[start + i],
-                    width=one.size[0],
-                    height=one.size[1],
-                    model=self.name,
-                    caption=sentence(words[i]),
+    def _candidates(
+        self,
+        found: Sentences,
+        regions: Sequence[Regions],
+        given: Sequence[Sequence[Sequence[str]]] | None = None,
+    ) -> list[list[Candidate]]:
+        lengths = (found.words != Vocabulary.pad).sum(-1).clamp_min(1)
+        scores = found.scores / lengths**self.generation.length_power  # [I, S]
+        candidates = []
+        for i, one in enumerate(regions):
+            each = []
+            for s in range(found.words.shape[1] if given is None else len(given[i])):
+                ids = found.words[i, s].tolist()
+                words = tuple(given[i][s]) if given is not None else self.vocabulary.decode(ids)
+                trace = AttentionTrace(
+                    found.attention[i, s, : len(words), :, : len(one)].numpy(),
+                    found.branch_mask[i, s, : len(words)].numpy(),
+                    one.boxes,
+                    one.size,
                 )
-                said = slice(len(words[i]))
-                attention, mask = sentences.attention[i, 0, said, :, : len(one)], sentences.branch_mask[i, 0, said]
-                yield caption, Looks(attention.numpy(), mask.numpy())
-
-    @torch.no_grad()
-    def readings(
-        self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]], batch: int = 16
-    ) -> Iterator[list[tuple[Grounding, ...]]]:
-        """Where it looks when it is made to say given sentences of each image: for each, a grounding of every word.
-
-        A word's place is that of the branches that would have said it, as in its own captions.
-        """
-        for start in range(0, len(regions), batch):
-            some = [self.eyes.look(one) for one in regions[start : start + batch]]
-            given = sentences[start : start + batch]
-            device = device_of(self.decoder)
-            rows = [[self.vocabulary.encode(words) for words in each] for each in given]
-            ids = pad_ragged(rows, Vocabulary.pad).to(device)
-            encoded = self.decoder.encode_regions(to_device(pad_regions(some), device))
-            spoken = to_device(force_decode(self.decoder, encoded, ids, self.generation), CPU)
-            for i, one in enumerate(some):
-                yield [
-                    tuple(self._ground(spoken, i, t, word, one, c) for t, word in enumerate(words))
-                    for c, words in enumerate(given[i])
-                ]
-
-    def _ground(
-        self, sentences: Sentences, image: int, step: int, word: str, regions: Regions, sentence: int = 0
-    ) -> Grounding:
-        attention = sentences.attention[image, sentence, step].numpy()
-        branch_mask = sentences.branch_mask[image, sentence, step].numpy()
-        return ground_word(word, step, attention, branch_mask, regions, self.generation.place, self.eyes.detector)
-
-    @torch.no_grad()
-    def _sentences(self, regions: Sequence[Regions]) -> Sentences:
-        encoded = self.decoder.encode_regions(to_device(pad_regions(regions), device_of(self.decoder)))
-        generation = self.generation
-        if self.judge is not None and generation.rerank_beam:
-            generation = replace(generation, beam=generation.rerank_beam)
-        if generation.beam == 1:
-            return to_device(greedy(self.decoder, encoded, generation), CPU)
-        said = to_device(beam_search(self.decoder, encoded, generation), CPU)
-        return said.reordered(self._order(said, regions))
-
-    def _order(self, said: Sentences, regions: Sequence[Regions]) -> Tensor:
-        """Which sentence of a beam comes first for each image, which next ``[I, S]``.
-
-        Those that say a word twice come last where that is wanted, and the judge's nats count.
-        """
-        length = (said.words != Vocabulary.pad).sum(-1).clamp_min(1)
-        worth = said.scores / length**self.generation.length_power
-        words = [[self.vocabulary.decode(one) for one in each] for each in said.words.tolist()]
-        if self.judge is not None:
-            texts = [[" ".join(one) for one in each] for each in words]
-            worth = worth + torch.tensor([self.judge(*pair) for pair in zip(regions, texts, strict=True)])
-        if not self.generation.allow_repeated_words:
-            worth = worth - WORST * torch.tensor([[echoes(one) for one in each] for each in words]).float()
-        return worth.argsort(dim=1, descending=True, stable=True)
+                each.append(Candidate(words, float(found.scores[i, s]), float(scores[i, s]), trace))
+            candidates.append(each)
+        return candidates
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
         config = {
             "kind": "captioner",
             "name": self.name,
-            "decoder": asdict(self.decoder.config),
+            "decoder": asdict(self.network.config),
             "generation": asdict(self.generation),
-            "extractor": self.eyes.to_json(),
+            "extractor": self.extractor.to_json(),
         }
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        (path / FAMILIAR).unlink(missing_ok=True)  # of another model
-        if self.familiar is not None:
-            self.familiar.save(path)
-        write_model(path, config, self.decoder, self.vocabulary, extras)
+        OodDetector.save_or_remove(self.ood, path)
+        BlankRegions.save_or_remove(self.blank, path)
+        write_model(path, config, self.network, self.vocabulary, extras)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Captioner:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[Decoder, Captioner]:
-            decoder = Decoder(DecoderConfig(**config["decoder"]))
+            network = Decoder(DecoderConfig(**config["decoder"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            # version 0.1 wrote "style"
-            generation = GenerationConfig.from_json(config["generation"] if "generation" in config else config["style"])
-            return decoder, cls(decoder, vocabulary, config["extractor"], str(config["name"]), generation)
+            generation = GenerationConfig.from_json(config.get("generation") or config["style"])
+            return network, cls(network, vocabulary, config["extractor"], str(config["name"]), generation)
 
         captioner = read_model(folder, "captioner", build)
-        captioner.familiar = Familiar.load(Path(folder), captioner.decoder.config.features)
+        captioner.ood = OodDetector.load(Path(folder), captioner.network.config.features)
+        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name)
         return captioner

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from deixis.data import Dataset, Sample
 from deixis.errors import DeixisError
 from deixis.language.nouns import counted_words
-from deixis.language.parse import Parse, parse
+from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
+from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
@@ -33,9 +34,12 @@ from deixis.runs.run import Given, Material, card_files
 from deixis.runs.teachers import Guides, find_guides
 from deixis.training.loop import Scores, Talk, train
 from deixis.training.recipe import Phase
-from deixis.types import GroundedCaption, Regions
-from deixis.vision.ood import PHOTOGRAPHS, Familiar
+from deixis.types import Candidate, GroundedCaption, Regions
+from deixis.vision.blank import BlankRegions
+from deixis.vision.extractor import RegionExtractor
+from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
+VALIDATED = 64  # images that are decoded together
 OBJECTIVES = ("cross-entropy", "cycle", "supervised", "self-critical")
 
 
@@ -122,13 +126,13 @@ def train_updown(recipe: UpDownRecipe, material: Material, out: Path, talk: Talk
     guides = find_guides(recipe, material, vocabulary, examples, out, talk, given)
     network = Network(recipe, config, guides)
     if start is not None:
-        network.decoder.load_state_dict(start.decoder.state_dict())
+        network.decoder.load_state_dict(start.network.state_dict())
     validation = Validation(material)
-    usual = cache(partial(known_photographs, material))
+    usual, blank = cache(partial(known_photographs, material)), cache(partial(blank_regions, material, config))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
-        generation = GenerationConfig(max_words=recipe.max_words, branches=branches)
-        return Captioner(network.decoder, vocabulary, material.extractor, recipe.name, generation)
+        style = GenerationConfig(max_words=recipe.max_words, branches=branches)
+        return Captioner(network.decoder, vocabulary, material.extractor, recipe.name, style)
 
     def validate(network: Network, phase: Phase) -> Scores:
         said = validation.captions(captioner(network, phase.branches or None))
@@ -138,7 +142,7 @@ def train_updown(recipe: UpDownRecipe, material: Material, out: Path, talk: Talk
 
     def save_best(network: Network, epoch: int, scores: Scores) -> None:
         best = captioner(network)
-        best.familiar = usual()
+        best.ood, best.blank = usual(), blank()
         best.save_pretrained(out, card_files(recipe, material, epoch, scores, f"greedy{given}"))
         talk.save_best(network, epoch, scores)
 
@@ -154,26 +158,42 @@ def train_updown(recipe: UpDownRecipe, material: Material, out: Path, talk: Talk
     )
 
 
-def known_photographs(material: Material) -> Familiar:
+def known_photographs(material: Material) -> OodDetector:
     """What the training photographs are like; enough of them, evenly taken."""
-    some = material.training[:: -(-len(material.training) // PHOTOGRAPHS)]
+    some = material.training[:: -(-len(material.training) // TRAINING_IMAGES)]
     shown, others = (
         (material.regions[sample.image_id] for sample in samples) for samples in (some, material.validation)
     )
-    return Familiar.learn(shown, others)
+    return OodDetector.fit(shown, others)
+
+
+def blank_regions(material: Material, config: DecoderConfig) -> BlankRegions | None:
+    """Return the regions of blank images, where this installation can build the extractor."""
+    like = material.regions[material.training[0].image_id].grid
+    grid = max(like.shape[:2]) if config.grid and like is not None else 0
+    try:
+        return BlankRegions.extract(RegionExtractor(**material.extractor, grid=grid))
+    except DeixisError:
+        return None  # features from elsewhere: the information gain cannot be computed
 
 
 def _check_start(start: Captioner, config: DecoderConfig, material: Material, folder: str) -> None:
     """Refuse, in a sentence, a captioner that cannot become one of this recipe."""
-    if start.eyes.name != material.extractor["name"]:
+    if start.extractor.name != material.extractor["name"]:
         raise DeixisError(
-            f"{folder} was trained on regions of {start.eyes.name}, and these features are of "
+            f"{folder} was trained on regions of {start.extractor.name}, and these features are of "
             f"{material.extractor['name']}; begin from a captioner of these features."
         )
-    ours, theirs = asdict(replace(config, dropout=0.0)), asdict(replace(start.decoder.config, dropout=0.0))
+    ours, theirs = asdict(replace(config, dropout=0.0)), asdict(replace(start.network.config, dropout=0.0))
     apart = [f"{name} {theirs[name]} and not {ours[name]}" for name in ours if ours[name] != theirs[name]]
     if apart:
         raise DeixisError(f"{folder} has {', '.join(apart)} as the recipe has it; begin from a captioner like it.")
+
+
+def _grounded(image: str, regions: Regions, candidate: Candidate, parsed: Parse) -> GroundedCaption:
+    nouns = [at for at, noun in enumerate(parsed.nouns) if noun]
+    groundings = tuple(ground_word(candidate.trace, at, candidate.words[at], regions) for at in nouns)
+    return GroundedCaption(candidate.words, groundings, candidate.logprob, image, *regions.size)
 
 
 class Validation:
@@ -184,8 +204,16 @@ class Validation:
         self.references = {s.image_id: [c.tokens for c in s.captions] for s in material.validation}
 
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
-        """A caption of each image, in order."""
-        return list(captioner.captions([self.material.regions[i] for i in self.references], list(self.references)))
+        """Return a caption of each image, in order, with its nouns grounded by attention."""
+        found = []
+        ids = list(self.references)
+        for start in range(0, len(ids), VALIDATED):
+            some = ids[start : start + VALIDATED]
+            regions = [self.material.regions[image] for image in some]
+            candidates = [beam[0] for beam in captioner.decode(regions)]
+            parses = parse_words([candidate.words for candidate in candidates], quiet=True)
+            found += [_grounded(*each) for each in zip(some, regions, candidates, parses, strict=True)]
+        return found
 
     def scores(self, said: Sequence[GroundedCaption]) -> Scores:
         """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""

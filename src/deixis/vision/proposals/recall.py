@@ -1,4 +1,4 @@
-"""How many of the things that captions speak of the proposals can reach at all."""
+"""Recall of box proposals: the share of phrases whose true box overlaps one of the first n proposals."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ THRESHOLDS = np.arange(10, 20) / 20  # .5, .55 ... .95, over which average recal
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What one image asks for: every phrase, in any of its captions, whose entity someone drew a box around.
+    """The phrases of one image, in all its captions, whose entity has a box.
 
-    An entity drawn with several boxes is one target, the box around them all, as in the phrase grounding papers.
+    The target of an entity with several boxes is their union box, as in the phrase grounding papers.
     """
 
     boxes: npt.NDArray[np.floating]  # [T, 4]
@@ -30,7 +30,7 @@ class Targets:
 
 
 def targets(sample: Sample) -> Targets:
-    """The targets of one image; none where nobody drew a box."""
+    """Collect the targets of one image; empty if the image has no boxes."""
     drawn = {entity.id: geometry.union(entity.boxes) for entity in sample.entities if len(entity.boxes)}
     phrases = [phrase for caption in sample.captions for phrase in caption.phrases if phrase.entity in drawn]
     named = [str(phrase.entity) for phrase in phrases]
@@ -42,24 +42,24 @@ def targets(sample: Sample) -> Targets:
 
 
 def best_overlaps(wanted: Targets, boxes: npt.NDArray[np.floating], counts: Sequence[int]) -> npt.NDArray[np.float64]:
-    """``[T, C]``: the IoU of each target with the closest of the first so many boxes, for every one of C counts."""
+    """Best IoU ``[T, C]`` of each target with the first ``counts[c]`` boxes."""
     running = np.maximum.accumulate(geometry.iou(wanted.boxes, boxes), axis=1)  # [T, N]
     return running[:, np.minimum(counts, len(boxes)) - 1]
 
 
 @dataclass(frozen=True, eq=False)
 class Recall:
-    """Shares of the targets that the first so many boxes reach; the keys are texts, ready for JSON."""
+    """Recall at several numbers of boxes; the keys are strings, as in JSON."""
 
-    total: int  # how many were asked for
-    recall: dict[str, dict[str, float]]  # count -> IoU -> share
+    total: int  # number of targets
+    recall: dict[str, dict[str, float]]  # count -> IoU threshold -> recall
     average: dict[str, float]  # count -> mean over THRESHOLDS
 
 
 def recall(
     overlaps: npt.NDArray[np.floating], counts: Sequence[int], thresholds: Iterable[float] = (0.5, 0.7)
 ) -> Recall:
-    """Recall from ``overlaps [T, C]`` (see :func:`best_overlaps`): a target is reached from the threshold on."""
+    """Recall from ``overlaps [T, C]`` (see :func:`best_overlaps`): the share with IoU >= threshold."""
     found = {str(threshold): np.mean(overlaps >= threshold, axis=0) for threshold in thresholds}
     average = np.mean(overlaps[..., None] >= THRESHOLDS, axis=(0, 2))
     return Recall(

@@ -1,0 +1,5 @@
+"""``python -m deixis``: the command line."""
+
+from deixis.cli import main
+
+main()

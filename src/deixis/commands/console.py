@@ -1,0 +1,226 @@
+"""Shared parts of the commands: options, consoles, progress bars, signals and the clock of --profile.
+
+Results go to stdout; progress and messages go to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from deixis.types import Json
+
+if TYPE_CHECKING:
+    from deixis.metrics.evaluate import Evaluation
+    from deixis.pipelines.caption import CaptionOptions
+
+T = TypeVar("T")
+
+WIDE = 2000  # columns of stdout in a pipe, so that no table is cut or wrapped
+REPORT_SECONDS = 60  # between two lines of progress where there is no terminal
+
+# Options ----------------------------------------------------------------------------------------------------------
+
+Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+"""An option without a value: --name sets it, and there is no --no-name."""
+AsJson = Annotated[Switch, tyro.conf.arg(name="json")]
+Quiet = Annotated[Switch, tyro.conf.arg(help="print no progress, messages or tables.")]
+Profile = Annotated[Switch, tyro.conf.arg(help="print time and memory use at the end.")]
+Device = Annotated[
+    str, tyro.conf.arg(help="compute device: auto (CUDA if available, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
+]
+Threads = Annotated[int, tyro.conf.arg(help="threads of torch; 0: one per core.")]
+Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
+Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]
+Boxes = Annotated[int, tyro.conf.arg(help="maximum number of boxes per image, including the whole image.")]
+Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, or timm-MODEL if timm is installed.")]
+Host = Annotated[str, tyro.conf.arg(help="address to listen on; 0.0.0.0 accepts connections from other machines.")]
+Port = Annotated[int, tyro.conf.arg(help="port to listen on; 0: any free port.")]
+Browse = Annotated[Switch, tyro.conf.arg(help="open the page in a browser.")]
+
+RerankOption = Annotated[
+    Literal["grounder", "none"],
+    tyro.conf.arg(help="choose the sentence with the grounder's match scores, or by its own probability (none)."),
+]
+PlaceOption = Annotated[
+    Literal["attention", "vote", "grounder", "heat", "alpha", "threshold"],
+    tyro.conf.arg(
+        help="rule for the boxes: the captioner's attention (attention, vote), the grounder (grounder), or one of the "
+        "grounder's rules for heat maps (heat, alpha, threshold). If not given: the grounder where there is one."
+    ),
+]
+CheckOption = Annotated[
+    Literal["all", "none"],
+    tyro.conf.arg(help="run the checks of a caption (second look, out of distribution, match, gain), or none."),
+]
+
+
+def caption_options(rerank: str, place: str | None, check: str) -> CaptionOptions:
+    """Return the options of the caption pipeline that the command line asks for."""
+    from deixis.pipelines.caption import DEFAULT, CaptionOptions
+
+    checks = DEFAULT.checks if check == "all" else ()
+    return CaptionOptions(rerank=rerank, place=place, checks=checks)  # type: ignore[arg-type]  # tyro has checked them
+
+
+# Output -----------------------------------------------------------------------------------------------------------
+
+
+def stderr_console(quiet: bool = False) -> Console:
+    """Console for progress and messages."""
+    return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+
+
+def stdout_console(quiet: bool = False) -> Console:
+    """Console for results; in a pipe it is wide enough for every table."""
+    fitted = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(quiet=quiet, highlight=False, width=None if fitted else WIDE)
+
+
+def print_json(value: object, indent: int | None = 2) -> None:
+    """Write a JSON document to stdout; ``indent=None`` writes one line."""
+    print(json.dumps(value, ensure_ascii=False, indent=indent), flush=True)
+
+
+def print_some(console: Console, lines: Sequence[object], limit: int, rest: str = "") -> None:
+    """Print the first lines and the number of the others; ``rest`` says where all of them are."""
+    for line in lines[:limit]:
+        console.print(f"  {line}", markup=False)
+    if len(lines) > limit:
+        console.print(f"  and {len(lines) - limit:,} more{rest}", markup=False)
+
+
+def print_ready(console: Console, url: str, public: bool, about: str, record: Json | None = None) -> None:
+    """Print the address of a server; ``record`` is also written to stdout as JSON."""
+    if public:
+        console.print("Warning: anyone who can reach this machine can use this server; it has no password.")
+    console.print(f"ready: {url} {about}", markup=False)
+    if record is not None:
+        print_json({"url": url, **record}, indent=None)
+
+
+def print_evaluation(result: Evaluation, about: Mapping[str, str], console: Console, as_json: bool) -> None:
+    """Write scores to stdout, as tables or JSON, then notes and missing metrics to stderr."""
+    from deixis.show.score_table import score_tables
+
+    if as_json:
+        print_json({**about, **result.to_json()})
+    else:
+        stdout = stdout_console(console.quiet)
+        for table, signature in score_tables(result.scores):
+            stdout.print(table)
+            stdout.print(f"{signature}\n", style="dim", markup=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}.", markup=False, soft_wrap=True)
+    for metric, reason in result.absent.items():
+        console.print(f"{metric} is missing: {reason}", markup=False, soft_wrap=True)
+
+
+# Progress ---------------------------------------------------------------------------------------------------------
+
+
+class _Rate(ProgressColumn):
+    """Items per second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed or 0:.1f}/s", style="progress.data.speed")
+
+
+def track(
+    items: Iterable[T], total: int, console: Console, unit: str = "images", transient: bool = False
+) -> Iterator[T]:
+    """Yield the items and show progress: a bar on a terminal, else a line per minute."""
+    if console.is_terminal:
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            console=console,
+            speed_estimate_period=60,
+            transient=transient,
+            disable=console.quiet,
+            redirect_stdout=False,  # results on stdout must not move into the bar's console
+        )
+        with bar:
+            yield from bar.track(items, total=total, description=unit)
+        return
+    started = last = time.monotonic()
+    for done, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        if now - last >= REPORT_SECONDS:
+            last, rate = now, done / (now - started)
+            console.print(f"{done:,} of {total:,} {unit}, {rate:.1f}/s, {(total - done) / rate / 60:.0f} min left")
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM, as on Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Clock:
+    """Wall time and CPU time of the parts of a command."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, tuple[float, float]] = {}  # part -> wall seconds, CPU seconds of this process
+
+    @contextmanager
+    def measure(self, part: str) -> Iterator[None]:
+        """Add the time of the block to a part."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            before = self.parts.get(part, (0.0, 0.0))
+            self.parts[part] = before[0] + time.perf_counter() - wall, before[1] + time.process_time() - cpu
+
+    def each(self, part: str, items: Iterator[T]) -> Iterator[T]:
+        """Yield the items; the time spent waiting for them counts to a part."""
+        while True:
+            with self.measure(part):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
+
+    def table(self) -> Table:
+        """Seconds of each part, and the peak memory."""
+        import resource
+
+        table = Table("part", Column("seconds", justify="right"), Column("CPU seconds", justify="right"))
+        for part, (wall, cpu) in self.parts.items():
+            table.add_row(part, f"{wall:.2f}", f"{cpu:.2f}")
+        after = [times for part, times in self.parts.items() if part != "import"]
+        table.add_row("all but import", f"{sum(w for w, _ in after):.2f}", f"{sum(c for _, c in after):.2f}")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        megabytes = peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6  # macOS counts bytes, Linux kibibytes
+        table.add_section()
+        table.add_row("peak memory", f"{megabytes:.0f} MB", "")
+        return table

@@ -1,0 +1,48 @@
+"""The photographs of a split, with regions from a feature store or extracted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from deixis.data import Sample
+from deixis.errors import DeixisError
+from deixis.pipelines.photo import Photo
+from deixis.types import Regions
+from deixis.vision.extractor import RegionExtractor
+
+
+class SplitPhotos(Mapping[str, Photo]):
+    """Image id -> photograph; a new :class:`Photo` at each access, so that encodings are not kept for a whole split.
+
+    Regions come from ``store``; without one they are extracted when first needed, and kept.
+    """
+
+    def __init__(self, samples: Iterable[Sample], store: Mapping[str, Regions] | None = None) -> None:
+        self._samples = {sample.image_id: sample for sample in samples if store is None or sample.image_id in store}
+        self._store = store
+        self._regions: dict[str, dict[str, Regions]] = {image: {} for image in self._samples}
+
+    def __getitem__(self, image_id: str) -> Photo:
+        sample = self._samples[image_id]
+        regions = self._regions[image_id] if self._store is None else self._store[image_id]
+        return Photo(Path(image_id), image_id, regions, sample.open)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._samples)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def extract(self, extractor: RegionExtractor | None, skipped: Callable[[str], None]) -> Iterator[str]:
+        """Extract the regions of every photograph and yield its id; unreadable ones are removed and reported."""
+        for image_id in list(self._samples):
+            try:
+                if extractor is None:
+                    _ = self[image_id].image
+                else:
+                    self[image_id].regions(extractor)
+            except (DeixisError, OSError) as error:
+                del self._samples[image_id], self._regions[image_id]
+                skipped(f"{image_id} is left out: {error}")
+            yield image_id

@@ -1,0 +1,144 @@
+"""Whole-file writes and file locks.
+
+A file is written beside its place, flushed to disk and renamed. A reader sees the old file or the new one, never a
+part of it, also when the process is killed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from safetensors import SafetensorError
+
+from deixis.errors import DeixisError
+
+TMP_PREFIX = ".partial-"
+"""Start of the names of temporary files and folders."""
+
+
+def write_atomic(path: Path, data: bytes | str, *, sync: bool = True) -> None:
+    """Write a file whole or not at all; text is encoded as UTF-8. ``sync`` is that of :func:`atomic_path`."""
+    with atomic_path(path, sync=sync) as tmp_path:
+        tmp_path.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def atomic_path(path: Path, *, sync: bool = True) -> Iterator[Path]:
+    """Yield a temporary path with the same suffix and folder; rename it to ``path`` when the block succeeds.
+
+    ``sync=False`` skips the flush to disk, for exports of many small files. A link is followed. A device or a pipe is
+    yielded itself. An I/O error in the block becomes a :class:`DeixisError` that names ``path``.
+    """
+    try:
+        place = Path(os.path.realpath(path))
+        if place.exists() and not place.is_file() and not place.is_dir():
+            yield place
+            return
+        tmp_path = _tmp_path(place)
+        try:
+            yield tmp_path
+            tmp_path.chmod(0o644)  # safetensors makes files that only the owner can read
+            if sync:
+                _sync(tmp_path)
+            tmp_path.replace(place)
+            if sync:
+                _sync(place.parent)
+        finally:
+            tmp_path.unlink(missing_ok=True)
+    except (OSError, SafetensorError) as error:
+        raise _write_error(path, error) from None
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; it takes the place of ``path`` when the block succeeds."""
+    tmp_path = _tmp_path(path)
+    try:
+        tmp_path.mkdir(parents=True)
+        yield tmp_path
+        for file in tmp_path.rglob("*"):
+            if file.is_file():
+                _sync(file)
+        shutil.rmtree(path, ignore_errors=True)
+        tmp_path.rename(path)
+        _sync(path.parent)
+    except (OSError, SafetensorError) as error:
+        raise _write_error(path, error) from None
+    finally:
+        shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def remove_partial(folder: Path) -> None:
+    """Delete the temporary files of killed processes. Call it only while no other process writes to the folder."""
+    for leftover in folder.glob(f"{TMP_PREFIX}*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
+
+
+def lock(path: Path) -> IO[bytes] | None:
+    """Return the open lock file, or None while another process holds it.
+
+    Closing the file releases the lock. The system releases it when the process ends, also when it is killed.
+    """
+    file = path.open("ab")
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
+
+
+def _tmp_path(path: Path) -> Path:
+    """A new name in the same folder. It keeps the suffix, from which image writers choose the format."""
+    return path.with_name(f"{TMP_PREFIX}{secrets.token_hex(4)}{path.suffix}")
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or a folder entry to disk."""
+    if sys.platform == "win32" and path.is_dir():
+        return  # Windows cannot open folders
+    # Windows flushes only files that are open for writing
+    handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_error(path: Path, error: OSError | SafetensorError) -> DeixisError:
+    if isinstance(error, OSError):
+        number, reason = error.errno, error.strerror or str(error)
+    else:
+        found = re.search(r"os error (\d+)", str(error))
+        number, reason = int(found[1]) if found else None, str(error)
+    match number:
+        case errno.ENOSPC | errno.EDQUOT:
+            step = "Free disk space and run the same command again."
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            step = "Choose a folder with write permission."
+        case errno.ENOENT | errno.ENOTDIR:
+            step = f"Create the folder {path.parent}, or choose another path."
+        case errno.EISDIR:
+            step = "It is a folder; choose a file name."
+        case _:
+            step = "Choose another path."
+    return DeixisError(f"{path} cannot be written ({reason}). {step}")

@@ -1,0 +1,59 @@
+"""Photographs of files and folders, with regions extracted in several processes where that is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from deixis.errors import DeixisError
+from deixis.pipelines.photo import Photo
+from deixis.types import Json
+from deixis.vision.bulk import Job, Outcome, Workers
+from deixis.vision.extractor import RegionExtractor
+
+
+def open_photos(
+    paths: Sequence[Path], extractor: RegionExtractor, processes: int, skipped: Callable[[str], None]
+) -> Iterator[Photo]:
+    """Yield photographs with their regions, in order; files that cannot be read are reported and left out."""
+    if processes == 1:
+        yield from _one_by_one(paths, extractor, skipped)
+        return
+    jobs = [Job(str(path), (path,)) for path in paths]
+    make = partial(_make, extractor.description, extractor.grid, str(extractor.device))
+    with Workers(make, processes) as workers:
+        for outcome in _in_order(jobs, workers.run(jobs)):
+            if outcome.regions is None:
+                name = outcome.job.image_id
+                skipped(outcome.reason if name in outcome.reason else f"{name}: {outcome.reason}")
+            else:
+                yield Photo(outcome.job.image_id, regions=outcome.regions)
+
+
+def _one_by_one(paths: Sequence[Path], extractor: RegionExtractor, skipped: Callable[[str], None]) -> Iterator[Photo]:
+    for path in paths:
+        photo = Photo(str(path))
+        try:
+            photo.regions(extractor)
+        except DeixisError as error:
+            skipped(str(error))
+        except Exception as error:  # one file must not stop the others
+            skipped(f"{path} could not be processed ({type(error).__name__}: {error})")
+        else:
+            yield photo
+
+
+def _in_order(jobs: Sequence[Job], outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    early: dict[str, Outcome] = {}
+    for job in jobs:
+        while job.image_id not in early:
+            outcome = next(outcomes)
+            early[outcome.job.image_id] = outcome
+        yield early.pop(job.image_id)
+
+
+def _make(description: Json, grid: int, device: str) -> RegionExtractor:
+    from deixis.device import choose  # runs in the worker
+
+    return RegionExtractor(description, grid).to(choose(device))

@@ -1,0 +1,49 @@
+"""Ground pipeline: phrases, or the noun phrases of a caption, in a photograph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from deixis.errors import DeixisError
+from deixis.language.parse import parse
+from deixis.language.queries import Query, caption_query, phrase_queries
+from deixis.pipelines.models import PhraseGrounder
+from deixis.pipelines.photo import Photo
+from deixis.types import Grounding, HeatPlace, Place
+
+
+def ground(
+    photo: Photo, wanted: str | Sequence[str], grounder: PhraseGrounder, place: Place | HeatPlace | None = None
+) -> list[Grounding]:
+    """Ground each phrase of a list by itself, or the visible noun phrases of a caption together."""
+    if isinstance(wanted, str):
+        (parsed,) = parse([wanted], quiet=True)
+        queries = [caption_query(parsed)]
+        if not queries[0].phrases:
+            raise DeixisError(f"there is no noun phrase in '{wanted}'. Give the phrases themselves.")
+    else:
+        queries = phrase_queries(wanted)
+    return ground_queries(photo, queries, grounder, place)
+
+
+def ground_queries(
+    photo: Photo, queries: Sequence[Query], grounder: PhraseGrounder, place: Place | HeatPlace | None = None
+) -> list[Grounding]:
+    """Ground every phrase of the queries, in order."""
+    if place is not None:
+        check_place(grounder, place)
+    return grounder.ground(photo.encoded(grounder), queries, place)
+
+
+def check_place(grounder: PhraseGrounder, place: str) -> None:
+    """Raise an error if a grounder has no box rule of that name."""
+    from deixis.methods.albef.model import AlbefGrounder
+
+    heat = isinstance(grounder, AlbefGrounder)
+    known = get_args(HeatPlace) if heat else get_args(Place)
+    if heat and grounder.extractor is None:
+        known = ("threshold",)  # no proposals to choose from
+    if place not in known:
+        kind = "heat maps" if heat else "attention over regions"
+        raise DeixisError(f"{grounder.name} finds boxes by {kind}. Its --place is {' or '.join(known)}, not {place}.")

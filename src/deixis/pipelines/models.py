@@ -1,0 +1,175 @@
+"""Models of a pipeline: what a phrase grounder offers, models by name or folder, and which models work together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deixis.errors import DeixisError
+from deixis.model_folder import read_config
+from deixis.types import Grounding, Phrase, RerankWeights
+
+if TYPE_CHECKING:
+    from deixis.language.queries import Query
+    from deixis.methods.updown.model import Captioner
+    from deixis.vision.blank import BlankRegions
+    from deixis.vision.extractor import RegionExtractor
+
+DEFAULT_CAPTIONER, DEFAULT_GROUNDER = "deixis-8k", "deixis-8k-grounder"
+"""The models that verbs use where none is named."""
+
+PACKAGE = Path(__file__).parents[1] / "pretrained"
+"""The models that come with the package, each in a folder with its name."""
+
+
+class PhraseGrounder(Protocol):
+    """What every phrase grounder offers; ``Any`` is its own encoding of one photograph."""
+
+    name: str
+    hash: str
+
+    @property
+    def extractor(self) -> RegionExtractor | None:
+        """The extractor of its regions; None: it reads pixels."""
+
+    @property
+    def rerank_weights(self) -> RerankWeights | None:
+        """Weights of its evidence for reranking captions; None: it cannot rerank."""
+
+    def encode(self, photos: Sequence[Any]) -> list[Any]:
+        """Encode several photographs in one pass: regions, or images where there is no extractor."""
+
+    def ground(self, photo: Any, queries: Sequence[Query], place: Any = None) -> list[Grounding]:
+        """Return a grounding for every phrase of the queries; ``place`` overrides the box rule."""
+
+    def evidence(self, photo: Any, phrases: Sequence[Phrase]) -> list[float]:
+        """Return a match score of each text with the photograph."""
+
+    def phrase_probability(self, evidence: float) -> float:
+        """Return the probability that a phrase with this evidence is present."""
+
+    def caption_probability(self, evidence: float) -> float | None:
+        """Return the probability that a caption is of the photograph; None where that is not calibrated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """A captioner and, where there is one, the grounder that reranks its sentences and grounds their phrases."""
+
+    captioner: Captioner
+    grounder: PhraseGrounder | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        if self.grounder is None:
+            return self.captioner.name
+        return f"{self.captioner.name}, placed by {self.grounder.name}"
+
+    @property
+    def hash(self) -> str:
+        """The hash in results: those of both models."""
+        return self.captioner.hash if self.grounder is None else f"{self.captioner.hash}+{self.grounder.hash}"
+
+    @cached_property
+    def extractor(self) -> RegionExtractor:
+        """The captioner's extractor; the grounder's where it makes the same regions, so that both share them."""
+        own, other = self.captioner.extractor, None if self.grounder is None else self.grounder.extractor
+        return other if other is not None and other.name == own.name else own
+
+    @cached_property
+    def blank(self) -> BlankRegions:
+        """Regions of blank images, for the information gain: kept with the captioner, or extracted once."""
+        from deixis.vision.blank import BlankRegions
+
+        return self.captioner.blank or BlankRegions.extract(self.extractor)
+
+    @property
+    def shares_regions(self) -> bool:
+        """Whether the grounder reads the captioner's regions."""
+        return self.grounder is not None and self.extractor is self.grounder.extractor
+
+
+# Models by name -----------------------------------------------------------------------------------------------------
+
+GROUNDERS = {
+    "matcher": ("deixis.methods.scan.model", "ScanGrounder"),
+    "grounder": ("deixis.methods.reir.model", "ReirGrounder"),
+    "fusion": ("deixis.methods.albef.model", "AlbefGrounder"),
+}
+"""Kind in ``config.json`` -> module and class, which is imported when a model is loaded."""
+
+KINDS = {"captioner": ("deixis.methods.updown.model", "Captioner"), **GROUNDERS}
+
+
+def model_names() -> list[str]:
+    """Return the names of the models that come with the package."""
+    return sorted(file.parent.name for file in PACKAGE.glob("*/weights.safetensors"))
+
+
+def model_folder(given: str | Path) -> Path:
+    """Return the folder of a model, given by its name in the package or by its folder.
+
+    A name of the package has precedence; a folder with the same name is given as ``./NAME``.
+    """
+    names = model_names()
+    if str(given) in names:
+        return PACKAGE / given
+    if Path(given).is_dir():
+        return Path(given)
+    if str(given) in (DEFAULT_CAPTIONER, DEFAULT_GROUNDER):
+        raise DeixisError(
+            f"the model {given} does not come with this version. Give --model the folder of a trained model "
+            "(see deixis train)."
+        )
+    near = difflib.get_close_matches(str(given), names, n=1)
+    suggestion = f" Did you mean {near[0]}?" if near else ""
+    known = f"the package has {', '.join(names)}" if names else "the package has none"
+    raise DeixisError(f"there is no model {given}: it is not a folder, and {known}.{suggestion}")
+
+
+def is_captioner(folder: Path) -> bool:
+    """Return whether a folder has a captioner, and not a phrase grounder."""
+    return read_config(folder, *KINDS)["kind"] == "captioner"
+
+
+def load_model(given: str | Path, device: str = "auto") -> Captioner | PhraseGrounder:
+    """Load a model of any kind, by name or folder."""
+    return _load(given, KINDS, device)
+
+
+def load_captioner(given: str | Path = DEFAULT_CAPTIONER, device: str = "auto") -> Captioner:
+    """Load a captioner, by name or folder."""
+    return _load(given, {"captioner": KINDS["captioner"]}, device)
+
+
+def load_grounder(given: str | Path = DEFAULT_GROUNDER, device: str = "auto") -> PhraseGrounder:
+    """Load a phrase grounder, by name or folder."""
+    return _load(given, GROUNDERS, device)
+
+
+def load_models(
+    captioner: str | Path = DEFAULT_CAPTIONER, grounder: str | Path | None = None, device: str = "auto"
+) -> Models:
+    """Load a captioner with its grounder.
+
+    Without ``grounder``, the default captioner has the default grounder and other captioners have none; "none": none.
+    """
+    if grounder is None and str(captioner) == DEFAULT_CAPTIONER:
+        grounder = DEFAULT_GROUNDER
+    loaded = load_captioner(captioner, device)
+    return Models(loaded, None if grounder in (None, "none") else load_grounder(grounder, device))
+
+
+def _load(given: str | Path, kinds: dict[str, tuple[str, str]], device: str) -> Any:
+    folder = model_folder(given)
+    module, name = kinds[read_config(folder, *kinds)["kind"]]
+    from deixis.device import choose
+
+    place = choose(device)  # an unknown device is an error before anything is loaded
+    return getattr(import_module(module), name).from_pretrained(folder).to(place)

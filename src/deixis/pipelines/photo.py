@@ -1,0 +1,112 @@
+"""One photograph on its way through a pipeline, with everything that was computed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from deixis.errors import DeixisError
+from deixis.images import load_image
+from deixis.language.parse import Parse, parse_words
+from deixis.pipelines.models import PhraseGrounder
+from deixis.types import Regions
+from deixis.vision.extractor import RegionExtractor
+
+Source = str | Path | Image.Image | npt.NDArray[np.uint8]
+"""What a user gives: a path, a PIL image, or an array [H, W, 3] of RGB bytes."""
+
+
+class Photo:
+    """A photograph: image, regions, encodings and parses are computed at most once, when they are first needed.
+
+    ``name`` stands in results. ``regions`` are given where they were extracted before, alone or by the names of their
+    extractors; ``open_image`` opens the photograph where the source is not a file (an upload, a sample).
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        name: str | None = None,
+        regions: Regions | dict[str, Regions] | None = None,
+        open_image: Callable[[], Image.Image] | None = None,
+    ) -> None:
+        self.source = source
+        self.name = name if name is not None else str(source) if isinstance(source, str | Path) else ""
+        self._open = open_image
+        self._regions = {regions.extractor: regions} if isinstance(regions, Regions) else regions or {}
+        self._encoded: dict[int, Any] = {}  # by identity of the grounder
+        self._parses: dict[tuple[str, ...], Parse] = {}
+
+    @cached_property
+    def image(self) -> Image.Image:
+        """The decoded photograph."""
+        if self._open is not None:
+            return self._open()
+        if isinstance(self.source, str | Path):
+            return load_image(self.source)
+        if isinstance(self.source, Image.Image):
+            return self.source
+        return _from_array(self.source)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height; of the regions where there are any, so that no file is opened for it."""
+        for regions in self._regions.values():
+            return regions.size
+        return self.image.size
+
+    def regions(self, extractor: RegionExtractor) -> Regions:
+        """Return the regions by this extractor."""
+        found = self._regions.get(extractor.name)
+        if found is None or not extractor.accepts(found):
+            found = extractor.extract(self.image, image_id=self.name)
+            self._regions[extractor.name] = found
+        return found
+
+    def encoded(self, grounder: PhraseGrounder) -> Any:
+        """Return the grounder's encoding."""
+        if id(grounder) not in self._encoded:
+            encode_batch([self], grounder)
+        return self._encoded[id(grounder)]
+
+    def parse(self, words: Sequence[str]) -> Parse:
+        """Return the parse of a sentence about the photograph."""
+        key = tuple(words)
+        if key not in self._parses:
+            parse_batch([self], [[key]])
+        return self._parses[key]
+
+
+def encode_batch(photos: Sequence[Photo], grounder: PhraseGrounder) -> None:
+    """Encode photographs that are not encoded yet, in one pass of the grounder."""
+    new = [photo for photo in photos if id(grounder) not in photo._encoded]
+    if not new:
+        return
+    extractor = grounder.extractor
+    inputs = [photo.image if extractor is None else photo.regions(extractor) for photo in new]
+    for photo, encoded in zip(new, grounder.encode(inputs), strict=True):
+        photo._encoded[id(grounder)] = encoded
+
+
+def parse_batch(photos: Sequence[Photo], sentences: Sequence[Sequence[tuple[str, ...]]]) -> None:
+    """Parse the sentences of several photographs in one call of the parser."""
+    wanted = list(dict.fromkeys(words for each in sentences for words in each if words))
+    parses = dict(zip(wanted, parse_words(wanted, quiet=True), strict=True))
+    parses[()] = Parse((), (), (), (), (), (), ())
+    for photo, each in zip(photos, sentences, strict=True):
+        photo._parses.update({words: parses[words] for words in each})
+
+
+def _from_array(array: npt.NDArray[np.uint8]) -> Image.Image:
+    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
+        raise DeixisError(
+            f"an array of shape {array.shape} and type {array.dtype} is not an image. "
+            "Give an array [height, width, 3] of uint8 in RGB order."
+        )
+    return Image.fromarray(array)

@@ -1,0 +1,208 @@
+"""Results of the pipelines: values that print, show, save and convert themselves."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from deixis.images import load_image
+from deixis.types import SCHEMA, AttentionTrace, GroundedCaption, Grounding, Json
+
+if TYPE_CHECKING:
+    from deixis.show.drawing import Drawing
+
+MIN_PRESENCE = 0.5
+"""A phrase with a smaller probability is probably absent."""
+
+
+class Drawable:
+    """What all results have in common: a drawing that can be saved, returned as an image and shown in a notebook."""
+
+    source: Any  # path, image or array, as it was given
+
+    def drawing(self) -> Drawing:
+        """Return the photograph with its boxes as a drawing."""
+        raise NotImplementedError
+
+    def image(self) -> Image.Image:
+        """Return the photograph with its boxes as a PIL image."""
+        return self.drawing().to_image()
+
+    def save(self, path: str | Path) -> None:
+        """Write the photograph with its boxes (.png, .jpg, .svg)."""
+        from deixis.show.drawing import save_drawing
+
+        save_drawing(self.drawing(), Path(path))
+
+    def photograph(self) -> Image.Image:
+        """Return the photograph itself; a path is opened again."""
+        if isinstance(self.source, str | Path):
+            return load_image(self.source)
+        return Image.fromarray(self.source) if isinstance(self.source, np.ndarray) else self.source
+
+    def _repr_html_(self) -> str:
+        file = io.BytesIO()
+        self.image().save(file, "PNG")
+        data = base64.b64encode(file.getvalue()).decode()
+        return f'<img src="data:image/png;base64,{data}" alt="{html.escape(str(self), quote=True)}">'
+
+
+@dataclass(frozen=True)
+class Warning:
+    """A reason not to rely on a caption: a short code and a sentence."""
+
+    code: str
+    message: str
+    lowers_confidence: bool = True
+
+    def __str__(self) -> str:
+        return self.message[:1].upper() + self.message[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionResult(Drawable):
+    """A caption of a photograph with grounded noun phrases, and how far it can be relied on."""
+
+    source: Any
+    caption: GroundedCaption
+    warnings: tuple[Warning, ...]
+    trace: AttentionTrace
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        return self.caption.caption
+
+    @property
+    def groundings(self) -> tuple[Grounding, ...]:
+        """The noun phrases with their boxes."""
+        return self.caption.groundings
+
+    @property
+    def confident(self) -> bool:
+        """Whether no check lowered the confidence."""
+        return not any(warning.lowers_confidence for warning in self.warnings)
+
+    @property
+    def template(self) -> bool:
+        """Whether the sentence is a template that names what a classifier found."""
+        return any(warning.code == "template_caption" for warning in self.warnings)
+
+    @property
+    def note(self) -> str:
+        """The first warning as a sentence for people; empty where there is none."""
+        if not self.warnings:
+            return ""
+        return str(self.warnings[0]) if self.confident else f"Low confidence: {self.warnings[0].message}"
+
+    def to_dict(self) -> Json:
+        """Return the caption's JSON, with ``sure``, ``plain``, ``note`` and ``warnings``."""
+        return {
+            **self.caption.to_json(),
+            "sure": self.confident,
+            "plain": self.template,
+            "note": self.note,
+            "warnings": [{"code": warning.code, "message": warning.message} for warning in self.warnings],
+        }
+
+    def drawing(self) -> Drawing:
+        """Return the photograph with a box for each noun phrase, and the sentence below it."""
+        from deixis.show.draw import draw_caption
+
+        return draw_caption(self.photograph(), self.caption)
+
+    def __str__(self) -> str:
+        return self.text if self.confident else f"{self.text} (low confidence)"
+
+    def __repr__(self) -> str:
+        return f"<CaptionResult {self.text!r}: {listed(self.groundings)}>"
+
+
+@dataclass(frozen=True, eq=False)
+class GroundResult(Drawable, Sequence[Grounding]):
+    """The groundings of phrases in a photograph; a sequence of them."""
+
+    source: Any
+    groundings: tuple[Grounding, ...]
+    model: str
+    model_hash: str
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.groundings[index]
+
+    def __len__(self) -> int:
+        return len(self.groundings)
+
+    def __iter__(self) -> Iterator[Grounding]:
+        return iter(self.groundings)
+
+    def to_dict(self) -> Json:
+        """Return ``{"model", "model_hash", "schema", "groundings"}``."""
+        found = [one.to_phrase_json(self.model) for one in self.groundings]
+        return {"model": self.model, "model_hash": self.model_hash, "schema": SCHEMA, "groundings": found}
+
+    def drawing(self) -> Drawing:
+        """Return the photograph with a box and a score for each phrase."""
+        return draw_scored(self.photograph(), self.groundings)
+
+    def __str__(self) -> str:
+        return listed(self.groundings)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False)
+class CheckResult(Drawable):
+    """A caption checked against a photograph: the probability of each noun phrase, and of the whole."""
+
+    source: Any
+    caption: GroundedCaption  # the groundings are its noun phrases; their score is the probability of presence
+    match: float | None  # of the whole caption; None where the grounder has no such score
+
+    @property
+    def groundings(self) -> tuple[Grounding, ...]:
+        """The noun phrases with their boxes and probabilities."""
+        return self.caption.groundings
+
+    @property
+    def absent(self) -> tuple[Grounding, ...]:
+        """The phrases that are probably absent."""
+        return tuple(one for one in self.groundings if one.score < MIN_PRESENCE)
+
+    def to_dict(self) -> Json:
+        """Return the caption's JSON, ``match``, and ``doubtful``: the texts of the phrases probably absent."""
+        absent = [grounding.text for grounding in self.absent]
+        return {**self.caption.to_json(), "match": self.match, "doubtful": absent}
+
+    def drawing(self) -> Drawing:
+        """Return the photograph with a box and a probability for each phrase."""
+        return draw_scored(self.photograph(), self.groundings)
+
+    def __str__(self) -> str:
+        whole = "" if self.match is None else f"match {self.match:.2f}; "
+        return whole + listed(self.groundings)
+
+    __repr__ = __str__
+
+
+def listed(groundings: Sequence[Grounding]) -> str:
+    """Return groundings as one line: "a dog 0.93 [10, 20, 80, 90]; ..."."""
+    return "; ".join(
+        f"{one.text} {one.score:.2f} [{', '.join(f'{side:.0f}' for side in one.box)}]" for one in groundings
+    )
+
+
+def draw_scored(photograph: Image.Image, groundings: Sequence[Grounding]) -> Drawing:
+    """Return a photograph with a box, a text and a score for each grounding."""
+    from deixis.show.draw import Mark, colour, draw_boxes
+
+    marks = [Mark.of(one, colour(i), f"{one.text} {one.score:.0%}") for i, one in enumerate(groundings)]
+    return draw_boxes(photograph, marks)

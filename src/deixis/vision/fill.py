@@ -1,0 +1,117 @@
+"""Fill a feature store with the regions of a data set or a folder of images.
+
+Only :func:`build_extractor` imports torch; workers call it, so that the process that starts them stays light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deixis import data
+from deixis.errors import DeixisError
+from deixis.photographs import images_in
+from deixis.types import Json
+from deixis.vision.bulk import Job, Outcome
+from deixis.vision.store import FeatureStore, StoreWriter
+
+if TYPE_CHECKING:
+    from deixis.vision.extractor import RegionExtractor
+
+
+def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
+    """List the images of a data set by id, each once, or those of a plain folder by relative path."""
+    try:
+        loader = data.recognise(directory)
+    except DeixisError:
+        images = list(images_in(directory)) if directory.is_dir() else []
+        if not images:
+            raise
+        if split is not None:
+            raise DeixisError(f"{directory} is a plain folder of images and has no split '{split}'.") from None
+        return [Job(path.relative_to(directory).as_posix(), (path,)) for path in images]
+    jobs: dict[str, Job] = {}
+    for name in loader.splits(directory) if split is None else (split,):
+        for sample in loader.load(directory, name):
+            paths = sample.frames or ((sample.path,) if sample.path else ())
+            if paths:
+                jobs.setdefault(sample.image_id, Job(sample.image_id, paths, video=bool(sample.frames)))
+    if not jobs:
+        raise DeixisError(f"{directory} names no images. 'deixis data check {directory}' lists what is missing.")
+    return list(jobs.values())
+
+
+def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device: str) -> RegionExtractor:
+    """Build an extractor from the names of its parts; imports torch."""
+    from deixis.device import choose
+    from deixis.vision.extractor import named_extractor
+
+    return named_extractor(backbone, proposals, boxes, grid).to(choose(device))
+
+
+def pending_jobs(jobs: Sequence[Job], writer: StoreWriter) -> list[Job]:
+    """Jobs whose image is not in the store and has not failed before, or has failed and its file has changed."""
+    return [job for job in jobs if job.image_id not in writer.image_ids and not _failed_before(job, writer)]
+
+
+def store_outcomes(outcomes: Iterable[Outcome], writer: StoreWriter) -> Iterator[Outcome]:
+    """Write each outcome to the store, as regions or as a skipped image, and yield it."""
+    for outcome in outcomes:
+        reason = outcome.reason
+        if outcome.regions is not None:
+            try:
+                writer.add(outcome.job.image_id, outcome.regions)
+            except DeixisError as error:
+                reason = str(error)
+        if reason:
+            writer.skip(outcome.job.image_id, reason, _stamp(outcome.job))
+        yield outcome
+
+
+@dataclass(frozen=True)
+class FillReport:
+    """Result of filling a store."""
+
+    store: str
+    extractor: str
+    images: int  # in the whole store
+    added: int
+    skipped: dict[str, str]  # image id -> reason, of the images asked for
+    bytes: int
+    seconds: float
+
+
+def report_fill(out: Path, jobs: Sequence[Job], added: int, seconds: float) -> FillReport:
+    """Summarise a store after filling; raises if none of the images could be used."""
+    store = FeatureStore(out)
+    reasons = store.skipped()
+    skipped = {job.image_id: str(reasons[job.image_id]["reason"]) for job in jobs if job.image_id in reasons}
+    if jobs and not any(job.image_id in store for job in jobs):
+        first = next(iter(skipped.values()))
+        raise DeixisError(f"None of the {len(jobs):,} images could be used. The first error: {first}")
+    return FillReport(str(out), store.extractor, len(store), added, skipped, store.bytes, round(seconds, 1))
+
+
+def verify_store(out: Path) -> None:
+    """Read every shard again and compare checksums; raises if one differs."""
+    bad = [name for name, sound in FeatureStore(out).verify() if not sound]
+    if bad:
+        raise DeixisError(
+            f"{out} has damaged shards: {', '.join(bad)}. Delete these files and run the same command again."
+        )
+
+
+def _failed_before(job: Job, writer: StoreWriter) -> bool:
+    entry = writer.skipped.get(job.image_id)
+    return entry is not None and {key: value for key, value in entry.items() if key != "reason"} == _stamp(job)
+
+
+def _stamp(job: Job) -> Json:
+    """Size and time of the first file, which differ after it is replaced; empty if there is no file."""
+    try:
+        found = job.paths[0].stat()
+    except OSError:
+        return {}
+    return {"bytes": found.st_size, "modified": found.st_mtime_ns}

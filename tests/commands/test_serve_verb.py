@@ -1,0 +1,78 @@
+"""``deixis serve``: start, answer, stop on a signal; and what it says when it cannot start."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+
+from starlette.testclient import TestClient
+
+from deixis import cli
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.pipelines.load import load_captioner, load_model
+from deixis.serve.app import create_app
+from deixis.serve.engine import Engine
+
+
+@pytest.fixture
+def finder(model: Path, tmp_path: Path) -> Path:
+    """The folder of a phrase grounder without training, for the regions of the captioner."""
+    captioner = load_captioner(model)
+    torch.manual_seed(0)
+    network = ScanNet(ScanConfig(len(captioner.vocabulary), captioner.decoder.config.features, words=8, embed=8))
+    ScanGrounder(network, captioner.vocabulary, captioner.eyes.to_json(), "finder").save_pretrained(tmp_path / "finder")
+    return tmp_path / "finder"
+
+
+def test_it_starts_answers_and_stops_on_a_signal(model: Path, finder: Path, photos: Path) -> None:
+    photo, kind = (photos / "0.png").read_bytes(), {"Content-Type": "image/png"}
+    with TestClient(create_app(Engine([load_model(model), load_model(finder)]))) as client:
+        expected = client.post("/v1/caption", content=photo, headers=kind).json()
+    assert expected["words"]
+    options = ["--model", str(model), "--model", str(finder), "--port", "0", "--json"]
+    command = [sys.executable, "-m", "deixis.cli", "serve", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        try:
+            ready = json.loads(run.stdout.readline())
+            assert ready["models"] == ["small", "finder"]
+            address = urllib.parse.urlsplit(ready["url"])
+            assert address.hostname == "127.0.0.1"
+            line = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=60)
+            line.request("POST", "/v1/caption", photo, kind)
+            assert json.loads(line.getresponse().read())["words"] == expected["words"]
+            run.send_signal(signal.SIGTERM)
+            assert run.wait(60) == 0
+        finally:
+            run.kill()
+        assert json.loads(run.stdout.read()) == {"answered": 3}  # each model has answered one of its own at the start
+        said = run.stderr.read()
+    assert f"ready: {ready['url']} (small, finder)" in said
+    assert said.endswith("stopped; all 3 requests that were taken have been answered.\n")
+
+
+def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert cli.run(["serve", "--port", str(port)]) == 1
+    assert f"127.0.0.1:{port} cannot be listened on" in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["serve", "--port", "0", "--model", str(tmp_path / "none")]) == 1
+    assert str(tmp_path / "none") in capsys.readouterr().err
