@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from deixis.localize.votes import chosen, votes
-from deixis.types import Regions
+from deixis.types import Place, Regions
 
 # two halves of a thing, the thing, and the picture
 BOXES = torch.tensor([[0.0, 0.0, 10.0, 10.0], [10.0, 0.0, 20.0, 10.0], [0.0, 0.0, 20.0, 10.0], [0.0, 0.0, 20.0, 40.0]])
@@ -40,8 +40,8 @@ def test_every_image_of_a_batch_votes_for_itself() -> None:
         torch.testing.assert_close(together[i], votes(boxes[i], attention[i]))
 
 
-@pytest.mark.parametrize(("place", "index"), [("best", 0), ("vote", 2)])
-def test_the_answer_of_one_word(place: str, index: int) -> None:
+@pytest.mark.parametrize(("place", "index"), [("attention", 0), ("vote", 2)])
+def test_the_answer_of_one_word(place: Place, index: int) -> None:
     regions = Regions(BOXES.numpy(), np.zeros((4, 1)), (20, 40))
     assert chosen(regions, np.array([0.5, 0.4, 0.08, 0.02]), place) == index
 
