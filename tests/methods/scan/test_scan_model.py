@@ -78,7 +78,7 @@ def test_the_point_lies_in_the_box(place: Place) -> None:
     outside = 0
     for _ in range(200):
         corners = np.sort(rng.uniform(0, 80, (7, 2, 2)), axis=1)
-        boxes = corners.reshape(7, 4) + [0, 0, 1, 1]
+        boxes = corners.reshape(7, 4) + np.array([0, 0, 1, 1])
         regions = Regions(boxes.astype(np.float32), np.zeros((7, 1)), (100, 90))
         found = place_phrase(DOG, rng.dirichlet(np.ones(7)), 0.5, regions, Placing(place, 16))
         assert found.point is not None
@@ -202,9 +202,7 @@ def test_the_box_rule_of_a_trained_model_can_be_changed(grounder: ScanGrounder) 
     assert other == [tuple(regions.boxes[chosen(regions, attention[row], "vote")]) for row in (1, 5)]
     assert own != other
     assert [one.box for one in ground(photo, sentence, grounder)] == own  # it is not kept
-    with pytest.raises(
-        DeixisError, match="test finds boxes by attention .* Its --place is attention or vote, not heat"
-    ):
+    with pytest.raises(DeixisError, match=r"finds boxes by attention .* Its --place is attention or vote, not heat"):
         ground(photo, sentence, grounder, "heat")
 
 
