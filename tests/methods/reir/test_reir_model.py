@@ -219,7 +219,7 @@ def test_the_verb(folder: tuple[Path, Path], tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr()
     assert [line.split("  ")[0] for line in said.out.splitlines()] == ["phrase", "a man", "a red hat"]
     assert said.err == ""
-    assert cli.run(["ground", photo, "a man", "--model", model, "--least", "1.1", "--json"]) == 0
+    assert cli.run(["ground", photo, "a man", "--model", model, "--min-score", "1.1", "--json"]) == 0
     assert capsys.readouterr().out == ""
 
 
