@@ -120,11 +120,9 @@ def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapp
 
 def folder_hash(folder: Path) -> str:
     """Return a short hash of a model's configuration and weights, which stands in everything that it answers."""
-    digest = hashlib.sha256((folder / "config.json").read_bytes())
     with (folder / "weights.safetensors").open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()[:12]
+        weights = hashlib.file_digest(file, "sha256").digest()
+    return hashlib.sha256(weights + (folder / "config.json").read_bytes()).hexdigest()[:12]
 
 
 def supervision_of(folder: Path) -> str:

@@ -50,7 +50,7 @@ def test_one_photograph_is_a_plain_sentence_in_a_pipe(
     assert said.out == load_captioner(model).caption(photo).caption + "\n"
     assert said.out[0].isupper()
     assert "\x1b" not in said.out + said.err
-    assert all(part in said.err for part in ("import", "load", "regions", "caption", "most memory"))
+    assert all(part in said.err for part in ("import", "load", "regions", "caption", "peak memory"))
 
 
 def test_json_is_that_of_a_grounded_caption(model: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deixis import DeixisError, cli
-from deixis.commands import doctor
+from deixis import DeixisError, cli, installation
 from deixis.device import choose
-from deixis.pipelines import load as pretrained
+from deixis.pipelines import models as pretrained
 
 
 def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
@@ -21,7 +20,7 @@ def test_here_everything_that_captioning_needs_is_there(capsys: pytest.CaptureFi
     assert cli.run(["doctor", "--json"]) == 0
     found = findings(capsys)
     assert all(record["ok"] for record in found.values() if record["needed"])
-    assert f"--device auto takes {choose()}" in str(found["device"]["text"])
+    assert f"--device auto is {choose()}" in str(found["device"]["text"])
     assert {"torch", "spaCy model", "backbone weights", "deixis-8k", "disk", "Java", "text weights"} <= set(found)
 
 
@@ -29,16 +28,16 @@ def test_a_missing_captioner_is_an_error_and_a_missing_extra_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for look in ("_torch", "_selective_search", "_backbone"):  # slow, and seen above
-        monkeypatch.setattr(doctor, look, lambda: "fine")
-    monkeypatch.setattr(doctor, "_captioner", lambda: "fine")
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+        monkeypatch.setattr(installation, look, lambda: "fine")
+    monkeypatch.setattr(installation, "_captioner", lambda: "fine")
+    monkeypatch.setattr(installation.shutil, "which", lambda name: None)
     assert cli.run(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "optional Java" in out
-    assert "install a Java runtime" in out
+    assert "Install a Java runtime" in out
     monkeypatch.undo()
     for look in ("_torch", "_selective_search", "_backbone"):
-        monkeypatch.setattr(doctor, look, lambda: "fine")
+        monkeypatch.setattr(installation, look, lambda: "fine")
     monkeypatch.setattr(pretrained, "PACKAGE", tmp_path)
     assert cli.run(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -46,10 +45,10 @@ def test_a_missing_captioner_is_an_error_and_a_missing_extra_is_not(
 
 
 def test_little_disk_and_other_faults_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "LEAST_FREE", 10**18)
-    found = doctor.attempt("disk", doctor._disk, needed=True)
+    monkeypatch.setattr(installation, "MIN_FREE", 10**18)
+    found = installation.attempt("disk", installation._disk, needed=True)
     assert not found.ok
-    assert "make room" in found.text
-    assert doctor.attempt("x", lambda: 1 / 0).text == "ZeroDivisionError: division by zero; install deixis again."  # type: ignore[arg-type, return-value]
+    assert "Free disk space" in found.text
+    assert installation.attempt("x", lambda: 1 / 0).text == "ZeroDivisionError: division by zero. Reinstall deixis."  # type: ignore[arg-type, return-value]
     with pytest.raises(DeixisError, match="pip install no-such-package"):
-        doctor._installed("no-such-package", "no_such_package")
+        installation._installed("no-such-package", "no_such_package")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deixis import cli
-from deixis.pipelines.load import model_names
+from deixis.pipelines.models import model_names
 
 
 def listed(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, dict[str, object]]:

@@ -54,3 +54,20 @@ def test_a_part_imports_what_it_may(part: str) -> None:
     files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
     used = {name for file in files for name in imported(file)} - {part, "errors", "__version__", "DeixisError"}
     assert used <= may, f"{part} imports {sorted(used)}, and the table says {sorted(may)}"
+
+
+SHARED = {"console"}
+"""The module that commands share."""
+STILL_IMPORTED = {("table", "train")}
+"""Commands that import another command; remove an entry when it no longer holds, and add none."""
+
+
+def test_commands_do_not_import_each_other() -> None:
+    found = set()
+    for file in sorted((PACKAGE / "commands").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "deixis.commands":
+                found |= {(file.stem, alias.name) for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deixis.commands."):
+                found.add((file.stem, str(node.module).split(".")[2]))
+    assert {(command, other) for command, other in found if other not in SHARED} <= STILL_IMPORTED

@@ -199,18 +199,18 @@ def make_pictures() -> None:
 
 def make_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A captioner and a finder, which are also those of the package, and predictions of a model."""
-    from deixis.commands import models
-    from deixis.pipelines import load as pretrained
+    from deixis.pipelines import models as pretrained
 
     do(f"features my-photos -o my.store {CHEAPER['features']} --quiet")
-    for name, (run, recipe) in zip((pretrained.CAPTIONER, pretrained.FINDER), MODELS.items(), strict=True):
+    for name, (run, recipe) in zip(
+        (pretrained.DEFAULT_CAPTIONER, pretrained.DEFAULT_GROUNDER), MODELS.items(), strict=True
+    ):
         do(f"train {recipe} --data my-photos --features my.store --out {run} {SMALL}")
         shutil.copytree(run, Path("package") / name)
     do("eval runs/mine --data my-photos --features my.store --out eval --quiet")
     shutil.copy("eval/captions.jsonl", "answers.jsonl")
     do("score answers.jsonl --reference my-photos --out theirs.json --quiet")
-    for module in (pretrained, models):
-        monkeypatch.setattr(module, "PACKAGE", Path("package").resolve())
+    monkeypatch.setattr(pretrained, "PACKAGE", Path("package").resolve())
 
 
 def do(order: str) -> None:
@@ -233,12 +233,12 @@ def answer_requests() -> None:
     """Every request of the page is answered, and the page names every route."""
     from starlette.testclient import TestClient
 
-    from deixis.pipelines.load import load_captioner, load_finder
+    from deixis.pipelines.models import load_captioner, load_grounder
     from deixis.serve.app import create_app
     from deixis.serve.engine import Engine
 
     page, photo = "docs/api.md", Path("photo.jpg").read_bytes()
-    with TestClient(create_app(Engine([load_captioner(), load_finder()]))) as client:
+    with TestClient(create_app(Engine([load_captioner(), load_grounder()]))) as client:
         asked = commands(page, "curl")
         assert asked
         for words in asked:

