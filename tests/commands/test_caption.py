@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.commands.captions_file import CaptionsFile
+from deixis.pipelines.load import load_captioner, load_finder
+from deixis.pipelines.looks import Looks
 from PIL import Image
 from rich.console import Console
 
 from deixis import GroundedCaption, cli
 from deixis.commands import caption as verb
-from deixis.commands.captions_file import CaptionsFile
 from deixis.commands.console import track
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.pipelines.caption import Told
-from deixis.pipelines.load import load_captioner, load_finder
-from deixis.pipelines.looks import Looks
 from deixis.pipelines.place import reground
 from deixis.types import Grounding
 from deixis.vision import bulk

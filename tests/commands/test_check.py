@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import load_finder
 from PIL import Image
 
 from deixis import cli
@@ -15,7 +16,6 @@ from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.network import AlbefNet
-from deixis.pipelines.load import load_finder
 
 CAPTION = "A man riding a red bike."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import load_captioner
 from PIL import Image, ImageDraw
 
 from deixis import GroundedCaption
@@ -13,7 +14,6 @@ from deixis.methods.updown.model import Captioner, Style
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.pipelines import information_gain as confidence
 from deixis.pipelines.information_gain import SURE, Confidence, blanks
-from deixis.pipelines.load import load_captioner
 from deixis.vision.extractor import named_extractor
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import PACKAGE, load_finder, load_model, model_folder, model_names
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -27,7 +28,6 @@ from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.metrics.score import mean_score, save_scores
 from deixis.model_folder import Precision, pack_model, read_model, write_model
 from deixis.pipelines import load as pretrained
-from deixis.pipelines.load import PACKAGE, load_finder, load_model, model_folder, model_names
 from deixis.vision.extractor import named_extractor
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "flickr8k-entities"))

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import load_finder
 from PIL import Image
 
 from deixis.calibration import Calibration
@@ -19,7 +20,6 @@ from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.pipelines.load import load_finder
 from deixis.pipelines.rerank import COSINE, DIM, LEAST, PAIR, assist, by_phrases, judge_of, read
 from deixis.types import Regions
 from deixis.vision.extractor import named_extractor

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from deixis import boxes as geometry
 from deixis.types import Box, HeatMap, Point
 
 
@@ -36,11 +37,11 @@ def centre_of_maximum(heat: HeatMap) -> Point:
 
 def point_in_box(heat: HeatMap, box: Box, preferred: Point) -> Point:
     """Return ``preferred`` if it lies in the box; else the centre of the hottest cell in the box, else its centre."""
-    if box[0] <= preferred[0] <= box[2] and box[1] <= preferred[1] <= box[3]:
+    if geometry.contains(box, preferred):
         return preferred
     rows, columns = heat.grid.shape
     x, y = (np.arange(columns) + 0.5) * heat.size[0] / columns, (np.arange(rows) + 0.5) * heat.size[1] / rows
-    inside = ((box[1] <= y) & (y <= box[3]))[:, None] & ((box[0] <= x) & (x <= box[2]))
+    inside = ((box[1] <= y) & (y < box[3]))[:, None] & ((box[0] <= x) & (x < box[2]))
     if not inside.any():
         return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     row, column = np.unravel_index(int(np.where(inside, heat.grid, -np.inf).argmax()), inside.shape)

@@ -47,13 +47,24 @@ def test_what_is_absent_is_what_the_next_photograph_has_and_nobody_says_of_this_
     assert captions == EvidenceSamples([17, 24, 6], [24, 6, 17])
 
 
-def test_a_pointer_is_calibrated_by_its_own_evidence() -> None:
-    pointer = SimpleNamespace(evidence=lambda photo, texts: [float(photo == "1" or "cat" in text) for text in texts])
-    found = calibrate(cast(AlbefGrounder, pointer), SAMPLES, str)
-    phrases, captions = collect_evidence(SAMPLES, str, pointer.evidence)
+def test_a_grounder_is_calibrated_by_its_own_pair_evidence() -> None:
+    """Each photograph is encoded, and its texts are given as phrases with their lemmas."""
+    asked: list[Phrase] = []
+
+    def pair_evidence(encoded: str, phrases: Sequence[Phrase]) -> list[float]:
+        asked.extend(phrases)
+        return find(encoded.removeprefix("encoded "), [phrase.text for phrase in phrases])
+
+    def find(photo: str, texts: Sequence[str]) -> list[float]:
+        return [float(photo == "1" or "cat" in text) for text in texts]
+
+    grounder = SimpleNamespace(encode=lambda photos: [f"encoded {one}" for one in photos], pair_evidence=pair_evidence)
+    found = calibrate(cast(AlbefGrounder, grounder), SAMPLES, str)
+    phrases, captions = collect_evidence(SAMPLES, str, find)
     assert phrases == EvidenceSamples([1, 1, 0, 1, 0], [1, 0, 0, 0])
     assert found == Presence(phrases.calibration(), captions.calibration())
     assert found.phrase.slope > 0
+    assert {(one.text, one.lemma) for one in asked} >= {("the red ball", "ball"), ("A man.", "man")}
 
 
 def test_the_curve_is_one_half_in_the_middle() -> None:
