@@ -30,8 +30,9 @@ from deixis.layers.text_vectors import WIDTH
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.reir.phrases import pad_phrases
+from deixis.methods.reir.recipes import REIR_RECIPES
 from deixis.methods.reir.train import Batch, Network
-from deixis.runs.recipes import GROUNDERS, Phase
+from deixis.training.recipe import Phase
 from deixis.vision.extractor import default_extractor
 
 SENTENCES, PHRASES, BOXES, WORDS = 10, 4, 50, 7000
@@ -73,7 +74,7 @@ def flops(c: ReirConfig) -> float:
 def training(name: str) -> None:
     """One line for an iteration at the sizes of a recipe."""
     before = peak_memory()
-    recipe = replace(GROUNDERS[name], self_taught=replace(GROUNDERS[name].self_taught, warm_up=0.0))
+    recipe = replace(REIR_RECIPES[name], self_taught=replace(REIR_RECIPES[name].self_taught, warmup=0.0))
     config = replace(recipe.model, vocabulary=len(VOCABULARY), features=2048)
     network = Network(recipe, config, [1])
     optimiser = torch.optim.Adam(network.parameters(), fused=True)
@@ -106,7 +107,7 @@ def latency() -> None:
         f"{'regions of a photograph of 320 pixels':<66}{seconds(lambda: eyes.extract(image)) * 1e3:8.0f} ms", flush=True
     )
     extractor = eyes.to_json()
-    config = replace(GROUNDERS["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
+    config = replace(REIR_RECIPES["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
     grounder = ReirGrounder(ReirNet(config), VOCABULARY, extractor, "benchmark")
     grounder.ground(regions, ["anything"])  # loads the encoder, and the vectors of the class names
     for count in (1, 10, 50):

@@ -26,7 +26,6 @@ import torch
 from deixis import boxes as geometry
 from deixis.data import load
 from deixis.data.triplets import caption_triplets, read_detections
-from deixis.language.nouns import head_lemma
 from deixis.language.number import several
 from deixis.language.parse import parse
 from deixis.localize.alpha import rank_boxes
@@ -59,7 +58,8 @@ class Photograph:
     @cached_property
     def named(self) -> np.ndarray:
         """How likely each box is what each phrase names ``[P, N]``."""
-        lemmas = [head_lemma(one) for one in parse([each.phrase for each in self.phrases], quiet=True)]
+        parses = parse([one.phrase for one in self.phrases], quiet=True)
+        lemmas = [one.phrase(0, len(one)).lemma for one in parses]
         classes = detector_classes(self.regions.labels, imagenet_classes())
         return class_probabilities(lemmas, self.regions.labels, classes)
 

@@ -125,7 +125,7 @@ def folder_hash(folder: Path) -> str:
     return hashlib.sha256(weights + (folder / "config.json").read_bytes()).hexdigest()[:12]
 
 
-def supervision_of(folder: Path) -> str:
+def read_supervision(folder: Path) -> str:
     """Return what the model's recipe says about its supervision; "unknown" where there is no recipe."""
     try:
         return str(json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["supervision"])

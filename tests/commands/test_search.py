@@ -34,9 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.add(f"{i}.png", regions)
     torch.manual_seed(0)
     matcher = ScanNet(ScanConfig(len(VOCABULARY), regions.features.shape[1], words=8, embed=12))
-    ScanGrounder(matcher, VOCABULARY, eyes.to_json(), "test").save_pretrained(
-        root / "model"
-    )
+    ScanGrounder(matcher, VOCABULARY, eyes.to_json(), "test").save_pretrained(root / "model")
     return root
 
 

@@ -1,6 +1,6 @@
 """Nouns of parsed sentences and of single words."""
 
-from deixis.language.nouns import counted_words, head_lemma, noun_table
+from deixis.language.nouns import mark_words, noun_table
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 
@@ -22,18 +22,14 @@ def test_the_majority_decides() -> None:
     assert [word for word, noun in table.items() if noun] == ["dogs"]  # 'swing' is as often one as not
 
 
-def test_counted_words() -> None:
+def test_marked_words() -> None:
     vocabulary = Vocabulary.build([["a", "brown", "dog", "runs", "after", "big", "ball"]], minimum=1)
     (sentence,) = parse(["A brown dog runs after a big frisbee"])
 
     def counted(count: str) -> list[str]:
-        marks = counted_words(sentence, count, vocabulary)
+        marks = mark_words(sentence, count, vocabulary)
         return [word for word, mark in zip(sentence.tokens, marks, strict=True) if mark]
 
     assert counted("all") == list(sentence.tokens)
     assert counted("nouns") == ["dog"]  # frisbee is not in the vocabulary
     assert counted("NOUN+ADJ") == ["brown", "dog", "big"]
-
-
-def test_the_lemma_of_the_head_noun() -> None:
-    assert [head_lemma(one) for one in parse(["two brown dogs", "a tennis ball", "!"])] == ["dog", "ball", ""]

@@ -30,7 +30,7 @@ from deixis.model_folder import Precision, pack_model, read_model, write_model
 from deixis.pipelines import load as pretrained
 from deixis.vision.extractor import named_extractor
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "flickr8k-entities"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import ship
 
 LARGEST = 20_000_000

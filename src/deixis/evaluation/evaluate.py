@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from deixis.metrics.retrieval import retrieval
 from deixis.metrics.score import Score
 from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream
 from deixis.pipelines.ground import check_place
-from deixis.pipelines.models import Models, PhraseGrounder
+from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_grounder, load_models
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import default_place
 from deixis.pipelines.results import CaptionResult
@@ -39,13 +40,18 @@ class CaptionEvaluation:
 
 
 def evaluate_captions(
-    models: Models, reference: Reference, photos: Mapping[str, Photo], options: CaptionOptions = DEFAULT
+    models: Models,
+    reference: Reference,
+    photos: Mapping[str, Photo],
+    options: CaptionOptions = DEFAULT,
+    sign_options: bool = True,
 ) -> CaptionEvaluation:
     """Caption a split with the caption pipeline and score the sentences and their boxes.
 
     Captions give caption metrics, F1 and the analysis of errors. Where boxes come from the captioner's own attention,
     its attention at the phrases of the true captions gives attention accuracy, phrase accuracy and pointing too; the
-    boxes of a grounder are scored by :func:`evaluate_grounder`.
+    boxes of a grounder are scored by :func:`evaluate_grounder`. Without ``sign_options`` the signatures do not name
+    the options, so that runs with different options can be compared.
     """
     ids = [sample.image_id for sample in reference.samples if sample.image_id in photos]
     results = dict(zip(ids, caption_stream((photos[image] for image in ids), models, options), strict=True))
@@ -60,7 +66,7 @@ def evaluate_captions(
     captions = {image: replace(result.caption, image=image) for image, result in results.items()}
     predictions = Predictions(Path(models.captioner.name), "deixis", captions, phrases=answers)
     evaluation = evaluate(predictions, reference, Options(metrics=tuple(metrics), missing="skip"))
-    return CaptionEvaluation(results, predictions, sign(evaluation, place, options))
+    return CaptionEvaluation(results, predictions, sign(evaluation, place, options) if sign_options else evaluation)
 
 
 def sign(evaluation: Evaluation, place: str, options: CaptionOptions) -> Evaluation:
@@ -96,6 +102,36 @@ def evaluate_grounder(
     if isinstance(grounder, ScanGrounder):
         result = replace(result, scores=(*result.scores, *retrieve(grounder, reference, photos)))
     return predictions, result
+
+
+def evaluate_folder(
+    model: Path,
+    reference: Reference,
+    photos: Mapping[str, Photo],
+    grounder: Path | None = None,
+    place: Place | HeatPlace | None = None,
+    device: str = "auto",
+) -> Evaluation:
+    """Evaluate a captioner, alone or with a grounder, or a phrase grounder, for a comparison of models.
+
+    Captions are not checked, and signatures do not name options. ``place`` is the box rule of the model that grounds.
+    """
+    if not is_captioner(model):
+        return evaluate_grounder(load_grounder(model, device), reference, photos, place)[1]
+    models, options = load_models(model, grounder or "none", device), CaptionOptions(checks=())
+    if models.grounder is None:
+        options = replace(options, place=place)
+    elif place is not None:
+        models = replace(models, grounder=with_box_rule(models.grounder, place))
+    return evaluate_captions(models, reference, photos, options, sign_options=False).evaluation
+
+
+def with_box_rule(grounder: PhraseGrounder, rule: Place | HeatPlace) -> PhraseGrounder:
+    """Return a grounder with another box rule as its own."""
+    check_place(grounder, rule)
+    changed = copy(grounder)
+    changed.ground = lambda photo, queries, place=None: grounder.ground(photo, queries, place or rule)  # type: ignore[method-assign]
+    return changed
 
 
 def retrieve(grounder: ScanGrounder, reference: Reference, photos: Mapping[str, Photo]) -> list[Score]:

@@ -1,4 +1,4 @@
-"""Nouns: of parsed sentences, and of single words without a sentence."""
+"""Which words of a sentence, or of a vocabulary, are nouns."""
 
 from __future__ import annotations
 
@@ -9,21 +9,15 @@ from deixis.language.parse import Parse
 from deixis.language.vocabulary import Vocabulary
 
 
-def head_lemma(parse: Parse) -> str:
-    """Lemma of the head word of a phrase that was parsed alone; "" if it has no word."""
-    head = parse.head(0, len(parse))
-    return "" if head is None else parse.lemmas[head]
+def mark_words(sentence: Parse, which: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
+    """Mark the tokens of a kind: "all", "nouns", or parts of speech such as "NOUN+ADJ".
 
-
-def counted_words(parse: Parse, count: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
-    """Mark the tokens that count: "all", "nouns", or parts of speech joined by "+" ("NOUN+ADJ").
-
-    Words outside the vocabulary count only with "all".
+    Words outside the vocabulary are marked only by "all": their embedding says nothing about what they name.
     """
-    if count == "all":
-        return (True,) * len(parse)
-    wanted = parse.nouns if count == "nouns" else [tag in count.split("+") for tag in parse.pos]
-    return tuple(want and token in vocabulary for want, token in zip(wanted, parse.tokens, strict=True))
+    if which == "all":
+        return (True,) * len(sentence)
+    wanted = sentence.nouns if which == "nouns" else [tag in which.split("+") for tag in sentence.pos]
+    return tuple(want and token in vocabulary for want, token in zip(wanted, sentence.tokens, strict=True))
 
 
 def noun_table(
@@ -33,7 +27,7 @@ def noun_table(
 ) -> list[bool]:
     """For each word of the vocabulary, whether it is a noun (or ``marked``) in most of its occurrences.
 
-    A tagger is too slow for the sentences that are sampled in training. Most words are nouns nearly always or never.
+    Sentences sampled during training are too many for a tagger; this table takes its place.
     """
     seen: Counter[str] = Counter()
     nouns: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""Comparisons: a file describes rows and tables; what is not done yet is trained, evaluated, kept and told."""
+"""Comparisons of methods: a TOML file describes rows and tables; missing runs are trained, evaluated and reported."""

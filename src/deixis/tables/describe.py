@@ -1,61 +1,32 @@
-"""What a comparison is: ``table.toml`` as values, every name and option in it checked before anything is trained."""
+"""Description of a comparison: ``table.toml`` as frozen dataclasses, checked before any training starts."""
 
 from __future__ import annotations
 
+import json
 import re
-import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, Literal, get_args
-
-import tyro
+from typing import Any, Literal
 
 from deixis.errors import DeixisError
+from deixis.evaluation.controls import Control
+from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.metrics.evaluate import group_of
-from deixis.runs.recipes import Recipe, UpDownRecipe, find
+from deixis.runs import renamed
+from deixis.runs.options import with_options
+from deixis.runs.recipes import find_recipe
+from deixis.show.comparison import Column
+from deixis.toml import from_toml, located, require, value_of
+from deixis.training.recipe import Recipe
 from deixis.types import HeatPlace, Json, Place
 
 FILE = "table.toml"
-ROLES = ("start", "teacher", "judge")  # what a recipe may be given of other rows
-Without = Literal["whole-image", "best-proposal"]
-Better = Literal["more", "less", ""]
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
-
-
-@dataclass(frozen=True)
-class Column:
-    """A score of the evaluators, and how it is written."""
-
-    score: str
-    title: str
-    scale: float = 100.0
-    digits: int = 1
-    better: Better = "more"  # empty: neither, so that none is the best
-
-
-@dataclass(frozen=True)
-class Row:
-    """A way to a model, or to answers without one. Exactly one of ``recipe``, ``source`` and ``without`` is there."""
-
-    name: str
-    title: str
-    recipe: Recipe | None = None
-    source: str = ""  # the row whose model is only evaluated in another way
-    finder: str = ""  # the row whose model gives the nouns of the source's captions their boxes
-    without: Without | None = None  # no learning: the whole image for every phrase, or the best box there is
-    features: str = "default"  # the name of a feature store
-    seeds: tuple[int, ...] = ()  # none: without learning
-    place: Place | HeatPlace | None = None  # how the box of a word or phrase is chosen; None: as the model has it
-    given: tuple[tuple[str, str], ...] = ()  # role (see ROLES) and row
-    minutes: float = 0.0  # core-minutes that one seed is expected to take
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The rows whose models have to be there first."""
-        return tuple(dict.fromkeys(filter(None, [self.source, self.finder, *(row for _, row in self.given)])))
+ROLES = ("init_from", "teacher", "reward_model")  # fields of a row that name rows whose models its training takes
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
+INVALID_NAME = "invalid name. Use letters, digits, '+', '.', '_' or '-'."
 
 
 @dataclass(frozen=True)
@@ -67,25 +38,56 @@ class Table:
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
     baseline: str
-    text: str = "README.md"  # the page that the table stands in, from the folder of table.toml
-    chart: tuple[str, ...] = ()  # the scores that are drawn
+    text: str = "README.md"  # the page with the table, relative to the folder of table.toml
+    chart: tuple[str, ...] = ()  # the scores in the chart; empty: all
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model, or a control without one. Exactly one of ``recipe``, ``source`` and ``control`` is given."""
+
+    name: str
+    title: str
+    recipe: Recipe | None = None  # train a model
+    source: str = ""  # evaluate the model of this row in another way
+    control: Control | None = None  # no model
+    grounder: str = ""  # the row whose model grounds the captions of the source
+    place: Literal[Place, HeatPlace] | None = None  # how a box is chosen; None: as the model does
+    features: str = "default"  # the name of a feature store
+    seeds: tuple[int, ...] = ()  # empty only for a control
+    init_from: str = ""  # this and the next two: see ROLES
+    teacher: str = ""
+    reward_model: str = ""
+    minutes: float = 0.0  # expected core-minutes of one seed
+
+    @property
+    def given(self) -> dict[str, str]:
+        """Role -> row, of the models that the training takes."""
+        return {role: row for role in ROLES if (row := getattr(self, role))}
+
+    @property
+    def needs(self) -> list[str]:
+        """The rows whose models must be trained first."""
+        return [name for name in (self.source, self.grounder, *self.given.values()) if name]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [Run(self, seed) for seed in self.seeds or (None,)]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A row with one seed; rows without learning have none."""
+    """A row with one seed; a control has no seed."""
 
     row: Row
     seed: int | None
 
     @property
     def name(self) -> str:
-        """For folders and people."""
         return self.row.name if self.seed is None else f"{self.row.name}-{self.seed}"
 
     @property
     def recipe(self) -> Recipe | None:
-        """The row's, with the seed."""
         return None if self.row.recipe is None or self.seed is None else replace(self.row.recipe, seed=self.seed)
 
 
@@ -94,269 +96,135 @@ class Experiment:
     """A folder with its ``table.toml``."""
 
     folder: Path
-    rows: Mapping[str, Row]
+    rows: Mapping[str, Row]  # each after the rows that it needs
     tables: tuple[Table, ...]
     train: str = "train"
-    choose: str = "val"  # the split that checkpoints, and people, choose on
+    choose: str = "val"  # the split for choosing checkpoints and settings
     report: str = "test"
-    budget: float = 0.0  # core-minutes for everything; 0: not said
+    budget: float = 0.0  # core-minutes for all runs; 0: no budget
 
     def runs(self, rows: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Run]:
-        """Rows with their seeds (all if none are named), what others need first, one seed after the other."""
+        """List runs of these rows and seeds (empty: all) and of the rows that they need, needed ones first."""
+        known = sorted({seed for row in self.rows.values() for seed in row.seeds})
         for name in rows:
-            if name not in self.rows:
-                raise DeixisError(f"{self.folder / FILE} has no row '{name}'; it has {', '.join(self.rows)}.")
-        chosen = [self.rows[name] for name in self._ordered(rows or self.rows)]
-        numbers = sorted({seed for row in chosen for seed in row.seeds})
-        wanted = [seed for seed in numbers if not seeds or seed in seeds]
-        if chosen and numbers and not wanted:
-            raise DeixisError(f"no row has a seed among {', '.join(map(str, seeds))}; there are {numbers}.")
-        alone = [Run(row, None) for row in chosen if not row.seeds]
-        return [*alone, *(Run(row, seed) for seed in wanted for row in chosen if seed in row.seeds)]
+            require(name in self.rows, self.folder / FILE, f"no row '{name}'. Use one of {', '.join(self.rows)}.")
+        for seed in seeds:
+            require(seed in known, self.folder / FILE, f"no row has the seed {seed}. Use one of {known}.")
+        wanted = set(rows or self.rows)
+        for name in reversed(list(self.rows)):  # a row comes before the rows that it needs
+            wanted |= set(self.rows[name].needs) if name in wanted else set()
+        found = [run for name in self.rows if name in wanted for run in self.rows[name].runs]
+        found = [run for run in found if run.seed is None or not seeds or run.seed in seeds]
+        return sorted(found, key=lambda run: -1 if run.seed is None else run.seed)
 
     def needed(self, run: Run) -> list[Run]:
-        """The runs whose models this one begins from, learns from or looks at."""
+        """List the runs whose models a run takes."""
         return [self.model_for(run, name) for name in run.row.needs]
 
     def model_for(self, run: Run, name: str) -> Run:
-        """The run of another row whose model this one takes: that of the same seed, or the only one there is."""
+        """Select the run of another row whose model a run takes: the same seed, or the only one of that row."""
         row = self.rows[name]
         return Run(row, row.seeds[0] if len(row.seeds) == 1 else run.seed)
 
     def asked(self, run: Run) -> Json:
-        """All that decides on a run's result besides data and code; what is kept with it, and compared with it later.
+        """Describe all settings of a run; kept with its result and compared with later settings.
 
-        Other rows are named with their seeds: a model that began from another seed's is another model.
+        Other rows are named with their seeds, as a model that started from another seed is another model.
         """
         row = run.row
-        recipe = None if run.recipe is None else run.recipe.to_json()
-        finder = self.model_for(run, row.finder).name if row.finder else ""
-        given = {role: self.model_for(run, other).name for role, other in row.given}
-        about = {"recipe": recipe, "from": row.source, "finder": finder, "without": row.without}
-        return {**about, "features": row.features, "place": row.place, "given": given, "seed": run.seed}
+        return {
+            "recipe": None if run.recipe is None else settings_of(run.recipe),
+            **{name: getattr(row, name) for name in ("source", "control", "place", "features")},
+            "grounder": self.model_for(run, row.grounder).name if row.grounder else "",
+            "given": {role: self.model_for(run, other).name for role, other in row.given.items()},
+            "seed": run.seed,
+        }
 
-    def columns(self) -> set[str]:
-        """The scores of all tables."""
-        return {column.score for table in self.tables for column in table.columns}
 
-    def minutes(self, runs: Sequence[Run]) -> float:
-        """What they are expected to take."""
-        return sum(run.row.minutes for run in runs)
-
-    def _ordered(self, names: Sequence[str] | Mapping[str, Row]) -> list[str]:
-        """The rows and all they need, what is needed first."""
-        done: dict[str, None] = {}
-        under_way: list[str] = []
-
-        def visit(name: str) -> None:
-            if name in under_way:
-                raise DeixisError(f"{self.folder / FILE}: {' needs '.join([*under_way, name])}: that has no beginning.")
-            if name not in done:
-                under_way.append(name)
-                for other in self.rows[name].needs:
-                    visit(other)
-                under_way.pop()
-                done[name] = None
-
-        for name in names:
-            visit(name)
-        return list(done)
+def settings_of(recipe: Recipe) -> Json:
+    """Describe all settings of a recipe; ``paper`` is a text about them."""
+    settings: Json = json.loads(json.dumps(recipe.to_json()))
+    del settings["paper"]
+    return settings
 
 
 def read_experiment(folder: Path) -> Experiment:
-    """The experiment that a folder's ``table.toml`` describes."""
+    """Read and check the ``table.toml`` of a folder."""
     path = folder / FILE
     try:
-        described = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DeixisError(f"{path} does not exist; name a folder with a description of its tables.") from None
+        toml = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DeixisError(f"{path} cannot be read ({error}); mend it.") from None
-    top = _Record(path, "the file", described)
-    rows: dict[str, Row] = {}
-    for name, fields in top.take("rows", dict).items():
-        rows[name] = _row(_Record(path, f"the row '{name}'", fields), name)
-    rows = {name: _with_seeds(path, row, rows) for name, row in rows.items()}
-    tables = tuple(_table(_Record(path, "a table", fields), rows) for fields in top.take("tables", list))
-    experiment = Experiment(
-        folder,
-        rows,
-        tables,
-        train=top.take("train", str, "train"),
-        choose=top.take("choose", str, "val"),
-        report=top.take("report", str, "test"),
-        budget=float(top.take("budget", int, 0)),
-    )
-    top.finish()
-    names = [run.name for run in experiment.runs()]  # circles are found here
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DeixisError(f"{path}: two runs would be called '{twice[0]}'; give one of the rows another name.")
-    return experiment
-
-
-def changed(recipe: Recipe, options: str, where: str) -> Recipe:
-    """The recipe with options written as for 'deixis train'."""
+        raise DeixisError(f"{path} cannot be read ({error}). Correct it, or name a folder with a {FILE}.") from None
+    described = value_of(toml.pop("rows", None), dict, f"{path}: field 'rows'")
+    read = {name: _row(name, values, f"{path}: row '{name}'") for name, values in described.items()}
+    rows = {name: _with_seeds(row, read, f"{path}: row '{name}'") for name, row in read.items()}
     try:
-        return tyro.cli(type(recipe), default=recipe, args=shlex.split(options), console_outputs=False)
-    except (SystemExit, ValueError) as error:
-        reason = f" ({error})" if isinstance(error, ValueError) else ""
-        raise DeixisError(
-            f"{where}: '{options}' are no options of the recipe {recipe.name}{reason}; "
-            f"'deixis train {recipe.name} --help' shows them."
-        ) from None
+        rows = {name: rows[name] for name in TopologicalSorter({n: r.needs for n, r in rows.items()}).static_order()}
+    except CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
+        raise DeixisError(f"{path}: circular dependency: {circle}. Remove one of them.") from None
+    listed = enumerate(value_of(toml.pop("tables", None), list, f"{path}: field 'tables'"), start=1)
+    tables = tuple(_table(values, rows, f"{path}: table {number}") for number, values in listed)
+    names = [run.name for row in rows.values() for run in row.runs]
+    for name in names:
+        require(names.count(name) == 1, path, f"two runs are named '{name}'. Rename one of the rows.")
+    return from_toml(Experiment, toml, str(path), folder=folder, rows=rows, tables=tables)
 
 
-class _Record:
-    """A table of the file, from which every field is taken by its name and type; what is left over is a mistake."""
-
-    def __init__(self, path: Path, what: str, fields: Any) -> None:
-        self.where = f"{path}, {what}"
-        if not isinstance(fields, dict):
-            raise DeixisError(f"{self.where}: fields with values belong there.")
-        self.fields = dict(fields)
-
-    def take(self, name: str, kind: type, default: Any = None) -> Any:
-        if name not in self.fields:
-            if default is None:
-                raise DeixisError(f"{self.where} has no '{name}'; add it.")
-            return default
-        value = self.fields.pop(name)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise DeixisError(f"{self.where}: '{name}' is {value!r}, and should be a {kind.__name__}.")
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        value = self.fields.pop(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DeixisError(f"{self.where}: '{name}' is {value!r}, and should be a number.")
-        return float(value)
-
-    def some(self, name: str, kind: type) -> tuple[Any, ...]:
-        values = self.take(name, list, [])
-        if any(not isinstance(value, kind) or isinstance(value, bool) for value in values):
-            raise DeixisError(f"{self.where}: '{name}' is {values!r}, and should be a list of {kind.__name__}.")
-        return tuple(values)
-
-    def choice(self, name: str, of: Any, default: str = "") -> Any:
-        value = self.take(name, str, default)
-        if value and value not in get_args(of):
-            raise DeixisError(f"{self.where}: '{name}' is {value!r}; there is {', '.join(filter(None, get_args(of)))}.")
-        return value
-
-    def finish(self) -> None:
-        if self.fields:
-            raise DeixisError(f"{self.where}: nobody knows what '{next(iter(self.fields))}' means; take it out.")
-
-
-def _row(record: _Record, name: str) -> Row:
-    if not _NAME.fullmatch(name):
-        raise DeixisError(f"{record.where}: folders bear this name; letters, digits and + . _ - may be in it.")
-    recipe_name, options = record.take("recipe", str, ""), record.take("options", str, "")
-    recipe = None
-    if recipe_name:
-        try:
-            recipe = find(recipe_name)
-        except DeixisError as error:
-            raise DeixisError(f"{record.where}: {error}") from None
-        if options:
-            recipe = changed(recipe, options, record.where)
-    row = Row(
-        name,
-        title=record.take("title", str, name),
-        recipe=recipe,
-        source=record.take("from", str, ""),
-        finder=record.take("finder", str, ""),
-        without=record.choice("without", Without) or None,
-        features=record.take("features", str, "default"),
-        seeds=record.some("seeds", int),
-        place=record.choice("place", Literal[Place, HeatPlace]) or None,
-        given=tuple((role, other) for role in ROLES if (other := record.take(role, str, ""))),
-        minutes=record.number("minutes", 0.0),
-    )
-    record.finish()
-    if sum([row.recipe is not None, bool(row.source), row.without is not None]) != 1:
-        raise DeixisError(f"{record.where} needs exactly one of 'recipe', 'from' and 'without'.")
-    if row.recipe is None and (options or row.given):
-        raise DeixisError(f"{record.where} trains nothing; only a row with a recipe has options or is given models.")
-    if row.finder and not row.source:
-        raise DeixisError(f"{record.where} has a 'finder'; say with 'from' whose captions it is to ground.")
-    if row.without and (row.seeds or row.place):
-        raise DeixisError(f"{record.where} learns nothing, so it has neither seeds nor a place.")
+def _row(name: str, values: Any, where: str) -> Row:
+    """Read a row and check what concerns no other row."""
+    table = {"title": name, "recipe": "", "options": "", **value_of(values, dict, where)}
+    for old, new in renamed.ROLES.items():
+        require(old not in table, where, f"'{old}' is now '{new}'. Use the new name.")
+    recipe_name, options = (value_of(table.pop(key), str, f"{where}: field '{key}'") for key in ("recipe", "options"))
+    with located(where):
+        recipe = with_options(find_recipe(recipe_name), options) if recipe_name else None
+    row = from_toml(Row, table, where, name=name, recipe=recipe)
+    require(NAME.fullmatch(name), where, INVALID_NAME)
+    require(row.source or not row.grounder, where, "a row with 'grounder' needs 'source', the row of a captioner.")
+    kinds = [row.recipe is not None, bool(row.source), row.control is not None]
+    require(sum(kinds) == 1, where, "give exactly one of 'recipe', 'source' and 'control'.")
+    takes = f"only a row with 'recipe' takes 'options', {', '.join(map(repr, ROLES))}. Remove these fields."
+    require(recipe or not (options or row.given), where, takes)
+    takes = "a row without training takes no 'seeds' and no 'place'. Remove these fields."
+    require(not row.control or not (row.seeds or row.place), where, takes)
     return row
 
 
-def _with_seeds(path: Path, row: Row, rows: Mapping[str, Row]) -> Row:
-    """The row with the seeds that it has if it names none, and checked against the rows that it needs."""
-    for other in row.needs:
-        if other not in rows:
-            raise DeixisError(f"{path}, the row '{row.name}' needs the row '{other}', which is not there.")
-        if rows[other].recipe is None:
-            raise DeixisError(f"{path}, the row '{row.name}' needs a model of '{other}', which trains none.")
-        if rows[other].features != row.features and not row.source:
-            raise DeixisError(f"{path}, the rows '{row.name}' and '{other}' see different features.")
-    if row.without:
+def _with_seeds(row: Row, rows: Mapping[str, Row], where: str) -> Row:
+    """Check a row against the rows that it needs; take features and seeds from its source."""
+    for name in row.needs:
+        require(name in rows, where, f"it needs the row '{name}', which does not exist. Correct the name.")
+        require(rows[name].recipe, where, f"it needs a model of '{name}', which is not trained. Name another row.")
+    if row.control:
         return row
-    if row.source:  # it sees what the model was trained on
-        source = rows[row.source]
-        if row.finder:
-            _check_finder(path, row, source, rows[row.finder])
-        row = replace(row, seeds=row.seeds or source.seeds or (0,), features=source.features)
+    if row.source:
+        row = replace(row, features=rows[row.source].features, seeds=row.seeds or rows[row.source].seeds)
+    if row.grounder:
+        writes = {name: isinstance(rows[name].recipe, UpDownRecipe) for name in row.needs}
+        require(writes[row.source], where, f"'{row.source}' is not a captioner. Name a captioner as 'source'.")
+        require(not writes[row.grounder], where, f"'{row.grounder}' is a captioner. Name a grounder as 'grounder'.")
     row = replace(row, seeds=row.seeds or (0,))
-    for other in row.needs:
-        theirs = rows[other].seeds or (0,)
-        missing = sorted(set(row.seeds) - set(theirs))
-        if missing and (len(theirs) > 1 or other == row.source):
-            raise DeixisError(f"{path}, the row '{row.name}' needs '{other}' with the seed {missing[0]}; add it there.")
+    for name in row.needs:
+        seeds = rows[name].seeds or (0,)
+        missing = [seed for seed in row.seeds if seed not in seeds and (len(seeds) > 1 or name == row.source)]
+        require(rows[name].features == row.features, where, f"it has other 'features' than '{name}'. Use the same.")
+        require(not missing, where, f"it needs '{name}' with the seeds {missing}. Add them there.")
     return row
 
 
-def _check_finder(path: Path, row: Row, source: Row, finder: Row) -> None:
-    where = f"{path}, the row '{row.name}'"
-    if not isinstance(source.recipe, UpDownRecipe):
-        raise DeixisError(f"{where} has a 'finder', and '{source.name}' writes no captions that it could ground.")
-    if isinstance(finder.recipe, UpDownRecipe):
-        raise DeixisError(f"{where}: '{finder.name}' writes captions; a 'finder' is a row whose model finds phrases.")
-    if finder.features != source.features:
-        raise DeixisError(f"{where}: '{source.name}' and its finder '{finder.name}' see different features.")
-
-
-def _table(record: _Record, rows: Mapping[str, Row]) -> Table:
-    columns = tuple(_columns(record))
-    table = Table(
-        name=record.take("name", str),
-        title=record.take("title", str),
-        rows=record.some("rows", str),
-        columns=columns,
-        baseline=record.take("baseline", str),
-        text=record.take("text", str, "README.md"),
-        chart=record.some("chart", str) or tuple(column.score for column in columns),
-    )
-    record.finish()
-    where = f"{record.where} '{table.name}'"
-    if not _NAME.fullmatch(table.name):
-        raise DeixisError(f"{where}: a file bears this name; letters, digits and + . _ - may be in it.")
-    for name in (*table.rows, table.baseline):
-        if name not in rows:
-            raise DeixisError(f"{where} shows the row '{name}', which is not described.")
-    if table.baseline not in table.rows:
-        raise DeixisError(f"{where} compares with '{table.baseline}', which is not among its rows.")
-    for name in table.chart:
-        if name not in {column.score for column in columns}:
-            raise DeixisError(f"{where} draws '{name}', which is not among its columns.")
-    return table
-
-
-def _columns(record: _Record) -> Iterator[Column]:
-    for fields in record.take("columns", list):
-        one = _Record(Path(record.where), "a column", fields)
-        score = one.take("score", str)
-        group_of(score)  # refuses what no evaluator gives
-        yield Column(
-            score,
-            title=one.take("title", str, score),
-            scale=one.number("scale", 100.0),
-            digits=one.take("digits", int, 1),
-            better=one.choice("better", Better) if "better" in one.fields else "more",
-        )
-        one.finish()
+def _table(values: Any, rows: Mapping[str, Row], where: str) -> Table:
+    """Read a table and check its names."""
+    table = from_toml(Table, values, where)
+    where = f"{where} '{table.name}'"
+    scores = [column.score for column in table.columns]
+    require(NAME.fullmatch(table.name), where, INVALID_NAME)
+    for name in table.rows:
+        require(name in rows, where, f"no row '{name}' is described. Correct the name.")
+    require(table.baseline in table.rows, where, f"the baseline '{table.baseline}' is not among its rows. Add it.")
+    for score in scores:
+        with located(where):
+            group_of(score)  # refuses unknown scores
+    for score in table.chart:
+        require(score in scores, where, f"the chart shows '{score}', which is not among its columns. Add it.")
+    return replace(table, chart=table.chart or tuple(scores))

@@ -1,355 +1,194 @@
-"""Doing what a comparison lacks: train, evaluate, keep. Nothing twice, and several processes may share the work.
-
-Models are trained in a work folder, which may be large and may be lost. What is kept of a run is small and stands
-beside the description, in ``runs/NAME``: ``run.json`` (what was asked for, what it cost, what it was shown), the
-recipe, the training's log, and ``scores-SPLIT.json.gz`` for both splits. A folder is put there as a whole.
-"""
+"""Train and evaluate the missing runs of a comparison; several processes may share the work."""
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
-from deixis.evaluation.evaluate import evaluate_captioner, evaluate_finder, joint_supervision, set_place
-from deixis.files import atomic_folder, lock
-from deixis.methods.updown.model import Captioner
+from deixis.evaluation.controls import evaluate_control
+from deixis.evaluation.evaluate import evaluate_folder, joint_supervision
+from deixis.evaluation.split import SplitPhotos
+from deixis.files import lock
 from deixis.metrics.bootstrap import by_image
-from deixis.metrics.evaluate import Evaluation, Options, evaluate
-from deixis.metrics.formats import Mention, Predictions, phrase_key
-from deixis.metrics.phrases import FLICKR30K, REFER, overlaps
-from deixis.metrics.references import Reference, read_reference
-from deixis.metrics.score import save_scores, write_json
-from deixis.pipelines.load import load_finder, load_model
-from deixis.runs.recipes import Recipe
-from deixis.runs.run import Given, Material, run_recipe
-from deixis.tables.describe import FILE, Experiment, Run, Without
-from deixis.training.loop import Scores, Talk
-from deixis.types import Box, Grounding, Json, Regions
+from deixis.metrics.evaluate import Evaluation
+from deixis.metrics.references import read_reference
+from deixis.metrics.score import pack_scores, write_json
+from deixis.model_folder import read_supervision
+from deixis.runs.recipes import with_data
+from deixis.runs.run import InitFrom, run_recipe
+from deixis.tables.describe import FILE, Experiment, Run
+from deixis.tables.kept import KeptRun, keep_run, read_kept, require_same
+from deixis.toml import require
+from deixis.training.callbacks import Callbacks
+from deixis.training.data import TrainingData
+from deixis.training.log import read_log
+from deixis.types import Json
 from deixis.vision.store import FeatureStore
 
-DATA = "{data}"
-"""In a text of a recipe: the folder of the data set, wherever it is on this machine."""
-
-LATER = {"finder": ""}
-"""What was not asked for in older runs, with the value that means the same."""
-
-PATIENCE = 5.0  # seconds between two looks at what other processes have finished
-
-Watch = Callable[[str], AbstractContextManager[Talk]]  # title of a run -> whom its training tells how it goes
+STATE = "table.json"  # in the folder of a model: settings, processor time so far, whether the training is finished
 
 
-class Unfinished(DeixisError):
-    """A run that has no result for now, as something that a column needs could not be had; others go on."""
+class MissingScore(DeixisError):
+    """A score of a column could not be computed, so the run is not kept; other runs continue."""
 
 
-def kept_folder(experiment: Experiment, run: Run) -> Path:
-    """Where the results of a run are kept."""
-    return experiment.folder / "runs" / run.name
-
-
-def is_kept(experiment: Experiment, run: Run) -> bool:
-    """Whether a run is done; a sentence where it was done by another description than the present one."""
-    folder = kept_folder(experiment, run)
-    if not folder.is_dir():
-        return False
-    record = read_json(folder / "run.json")
-    _refuse_other(folder, record["asked"], experiment.asked(run))
-    return True
-
-
-@contextmanager
-def silent(title: str) -> Iterator[Talk]:
-    """A training that tells nobody anything."""
-    yield Talk()
-
-
-@dataclass(frozen=True, eq=False)
-class Bench:
-    """Where the work is done: the data, a folder for models, and the feature stores by name."""
+@dataclass(eq=False)
+class Runner:
+    """Do the runs of an experiment. Models are trained in the folder ``work``, which may be lost later."""
 
     experiment: Experiment
     data: Path
     work: Path
-    stores: Mapping[str, Path]
-    watch: Watch = silent
+    stores: Mapping[str, Path]  # feature stores by name
+    progress: Callable[[str], AbstractContextManager[Callbacks]] = lambda name: nullcontext(
+        Callbacks()
+    )  # of training a run
     say: Callable[[str], None] = lambda text: None
     device: str = "auto"  # of evaluation
-    # what was read before
-    _opened: dict[str, FeatureStore] = field(default_factory=dict, init=False)
-    _materials: dict[str, Material] = field(default_factory=dict, init=False)
-    _references: dict[str, Reference] = field(default_factory=dict, init=False)
 
-    def do(self, runs: Sequence[Run], wait: Callable[[], None] = lambda: time.sleep(PATIENCE)) -> list[Run]:
-        """Do all runs that have no kept result, each when those that it needs are done; the ones that were done here.
+    def __post_init__(self) -> None:
+        self.skipped: set[str] = set()  # runs that lack a score
+        splits = self.experiment.train, self.experiment.choose
+        self.store = cache(lambda name: FeatureStore(self.stores[name]))
+        self.training_data = cache(lambda name: TrainingData.from_folder(self.data, self.store(name), *splits))
+        self.reference = cache(lambda split: read_reference(self.data, split))
 
-        A run that could not be evaluated as the tables want it is told and left for another time. ``wait`` is called
-        when all that could be done is being done by other processes.
-        """
+    def run_all(self, runs: Sequence[Run], wait: Callable[[], None] = lambda: time.sleep(5)) -> None:
+        """Do all runs without a kept result. ``wait`` is called while other processes do all that is left."""
         self.work.mkdir(parents=True, exist_ok=True)
-        self._require_stores(self._left(runs))
-        done: list[Run] = []
-        given_up: set[str] = set()
-        told = False
-        while left := [run for run in self._left(runs) if run.name not in given_up]:
-            for run in left:
-                if not all(self._trained(other) for other in self.experiment.needed(run)):
-                    continue
-                try:
-                    mine = self._alone(run)
-                except Unfinished as error:
-                    self.say(str(error))
-                    given_up.add(run.name)
-                    break
-                if mine:
-                    done.append(run)
-                    told = False
-                    break
-            else:
-                if not told:
-                    self.say(f"another process is at {left[0].name}; waiting for it")
-                    told = True
-                wait()
-        return done
+        self.skipped.clear()
+        self._check_stores(runs)
+        waiting = False
+        while left := self._left(runs):
+            if any(self._run(run) for run in left):  # one run, as other processes may have done the next
+                waiting = False
+                continue
+            if not waiting:
+                self.say(f"waiting for {left[0].name}, which another process runs")
+            waiting = True
+            wait()
 
     def _left(self, runs: Sequence[Run]) -> list[Run]:
-        """Runs without a result, in order, behind models that they need and that are not there (any more)."""
-        left: dict[str, Run] = {}
+        finished = read_kept(self.experiment).keys() | self.skipped
+        return [run for run in runs if run.name not in finished]
 
-        def add(run: Run) -> None:
-            for other in self.experiment.needed(run):
-                if not self._trained(other):
-                    add(other)
-            left.setdefault(run.name, run)
+    def _check_stores(self, runs: Sequence[Run]) -> None:
+        """Require the feature stores of the missing runs, with the same extractors as in the kept runs."""
+        rows = {run.row.features: run.row.name for run in self._left(runs)}
+        for name, row in rows.items():
+            require(name in self.stores, f"row '{row}'", f"no features '{name}'. Add --features {name}=STORE.")
+        for one in read_kept(self.experiment).values():
+            if (name := one.asked["features"]) in rows:
+                own = self.store(name).extractor
+                found = f"its features are from {own}, those of {one.run} from {one.extractor}"
+                advice = f"Use a store of the same extractor, or another name than '{name}'."
+                require(one.extractor == own, self.stores[name], f"{found}. {advice}")
 
-        for run in runs:
-            if not is_kept(self.experiment, run):
-                add(run)
-        return list(left.values())
-
-    def _require_stores(self, runs: Sequence[Run]) -> None:
-        """Refuse to begin without the features that are needed, or with others than kept runs have seen."""
-        for run in runs:
-            if run.row.features not in self.stores:
-                raise DeixisError(
-                    f"the row '{run.row.name}' sees the features '{run.row.features}'; say where they are "
-                    f"(--features {run.row.features}=STORE), or choose other --rows."
-                )
-        for run in self.experiment.runs() if runs else ():
-            name = run.row.features
-            if name in self.stores and is_kept(self.experiment, run):
-                seen = read_json(kept_folder(self.experiment, run) / "run.json")["extractor"]
-                if seen != self.store(name).extractor:
-                    raise DeixisError(
-                        f"{self.stores[name]} holds regions of {self.store(name).extractor}, and {run.name} saw those "
-                        f"of {seen} as its features '{name}'; one name stands for one extractor in all rows."
-                    )
-
-    def _alone(self, run: Run) -> bool:
-        """Do a run; False where another process does it at this moment."""
+    def _run(self, run: Run) -> bool:
+        """Do a run and before it the missing models that it needs; False: another process is doing one of them."""
         held = lock(self.work / f"{run.name}.lock")
         if held is None:
             return False
         with held:
+            if not all(self._trained(other) or self._run(other) for other in self.experiment.needed(run)):
+                return False
             if run.row.recipe is not None:
                 self.train(run)
-            if not is_kept(self.experiment, run):  # another process may have been faster
-                self.keep(run)
+            if run.name not in read_kept(self.experiment):
+                try:
+                    self.keep(run)
+                except MissingScore as error:
+                    self.say(str(error))
+                    self.skipped.add(run.name)
         return True
 
-    # Training
-
     def model(self, run: Run) -> Path:
-        """The folder of a run's model."""
+        """Return the folder of a model."""
         return self.work / run.name
 
     def _trained(self, run: Run) -> bool:
-        path = self.model(run) / "table.json"
+        path = self.model(run) / STATE
         return path.exists() and bool(read_json(path)["finished"])
 
     def train(self, run: Run) -> None:
-        """Train the model of a run, or go on with it."""
-        folder, recipe, experiment = self.model(run), run.recipe, self.experiment
+        """Train the model of a run, or resume its training."""
+        folder, recipe = self.model(run), run.recipe
         assert recipe is not None
-        extractor = self.store(run.row.features).extractor
-        clock = _Clock(folder / "table.json", {**experiment.asked(run), "extractor": extractor})
-        if clock.finished:
+        asked = {**self.experiment.asked(run), "extractor": self.store(run.row.features).extractor}
+        before: Json = {"asked": asked, "seconds": 0.0, "finished": False}
+        if (folder / STATE).exists():
+            before = read_json(folder / STATE)
+            require_same(folder, before["asked"], asked)
+        if before["finished"]:
             return
-        given = Given(**{role: self.model(experiment.model_for(run, row)) for role, row in run.row.given})
-        with clock, self.watch(run.name) as talk:
+        began = time.process_time()
 
-            def validated(epoch: int, scores: Scores, best: bool) -> None:
-                talk.validated(epoch, scores, best)
-                clock.write()
+        def save(finished: bool = False) -> None:
+            seconds = before["seconds"] + time.process_time() - began
+            write_json(folder / STATE, {"asked": asked, "seconds": seconds, "finished": finished})
 
-            told = replace(talk, validated=validated)
-            run_recipe(_on_this_machine(recipe, self.data), self.material(run.row.features), folder, told, given)
-        clock.write(finished=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        save()
+        given = {role: self.model(self.experiment.model_for(run, row)) for role, row in run.row.given.items()}
+        init = InitFrom(given.get("init_from"), given.get("teacher"), given.get("reward_model"))
+        with self.progress(run.name) as callbacks:
 
-    def material(self, features: str) -> Material:
-        """What rows with these features are trained on."""
-        if features not in self._materials:
-            splits = self.experiment.train, self.experiment.choose
-            self._materials[features] = Material.from_folder(self.data, self.store(features), *splits)
-        return self._materials[features]
+            def validated(epoch: int, scores: Mapping[str, float], best: bool) -> None:
+                callbacks.validated(epoch, scores, best)
+                save()
 
-    def store(self, features: str) -> FeatureStore:
-        """The feature store of that name."""
-        if features not in self._opened:
-            self._opened[features] = FeatureStore(self.stores[features])
-        return self._opened[features]
-
-    # Results
+            data, timed = self.training_data(run.row.features), replace(callbacks, validated=validated)
+            try:
+                run_recipe(with_data(recipe, self.data), data, folder, timed, init)
+            finally:
+                save()
+        save(finished=True)
 
     def keep(self, run: Run) -> None:
-        """Evaluate a run on both splits and write its results."""
-        with atomic_folder(kept_folder(self.experiment, run)) as tmp_path:
-            self._write_results(run, tmp_path)
-
-    def _write_results(self, run: Run, out: Path) -> None:
-        """Write recipe, log, scores of both splits and training time to a folder."""
-        began = time.process_time()
-        experiment = self.experiment
-        shown, seconds = "nothing", 0.0
-        if run.row.recipe is not None:
-            folder = self.model(run)
-            recipe = read_json(folder / "recipe.json") | _naming_data(run.row.recipe)
-            (out / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
-            shutil.copyfile(folder / "log.jsonl", out / "log.jsonl")
-            shown, seconds = recipe["supervision"], read_json(folder / "table.json")["seconds"]
-        elif run.row.source:
-            recipes = [read_json(self.model(needed) / "recipe.json") for needed in experiment.needed(run)]
-            shown, *finder = (recipe["supervision"] for recipe in recipes)
-            shown = joint_supervision(shown, *finder) if finder else shown
-        store = self.store(run.row.features)
-        about = {
-            "asked": experiment.asked(run),
-            "supervision": shown,
-            "extractor": store.extractor,
-            "proposals": store.contents.description.get("proposals", {}).get("supervision", "unknown"),
-            "training_seconds": round(seconds, 1),
-        }
+        """Evaluate a run on both splits and keep its scores."""
+        began, experiment, store = time.process_time(), self.experiment, self.store(run.row.features)
+        columns = {column.score for table in experiment.tables for column in table.columns}
+        values: dict[str, dict[str, dict[str, float]]] = {}
+        statistics: dict[str, str] = {}
         for split in dict.fromkeys((experiment.choose, experiment.report)):
             self.say(f"{run.name}: evaluating on {split}")
-            result = self.evaluate(run, self.reference(split), store)
-            for metric in sorted(experiment.columns() & result.absent.keys()):
-                raise Unfinished(
-                    f"{run.name} has no result yet, for want of a column: {result.absent[metric]} "
-                    f"Run the same again, or take {metric} out of {experiment.folder / FILE}."
-                )
-            columns = [by_image(score) for score in result.scores if score.name in experiment.columns()]
-            # of the others the number will do
-            others = {s.name: [s.value, s.signature] for s in result.scores if s.name not in experiment.columns()}
-            meta = {"run": run.name, "split": split, "supervision": shown, "others": others}
-            save_scores(out / f"scores-{split}.json.gz", columns, meta)
-        about["evaluation_seconds"] = round(time.process_time() - began, 1)
-        write_json(out / "run.json", about)
-
-    def evaluate(self, run: Run, reference: Reference, regions: Mapping[str, Regions]) -> Evaluation:
-        """All scores of a run on a split."""
-        if run.row.without is not None:
-            return evaluate_without(run.row.without, reference, regions)
-        trained = self.experiment.model_for(run, run.row.source) if run.row.source else run
-        model = load_model(self.model(trained), self.device)
-        finder, place = None, run.row.place
-        if run.row.finder:
-            other = self.experiment.rows[run.row.finder]
-            helper = self.model(self.experiment.model_for(run, other.name))
-            finder, place = load_finder(helper, self.device), place or other.place
-        if place is not None:
-            set_place(finder or model, place)
-        if isinstance(model, Captioner):
-            return evaluate_captioner(model, reference, regions, finder=finder)[1]
-        return evaluate_finder(model, reference, regions)[1]
-
-    def reference(self, split: str) -> Reference:
-        """A split to score against."""
-        if split not in self._references:
-            self._references[split] = read_reference(self.data, split)
-        return self._references[split]
-
-
-def evaluate_without(kind: Without, reference: Reference, regions: Mapping[str, Regions]) -> Evaluation:
-    """What answers without learning are worth: the whole image (and its centre), or the best box of each phrase."""
-    protocol = FLICKR30K if reference.name == "flickr30k_entities" else REFER
-    answers = {}
-    for phrase in reference.phrases:
-        box: Box = (0.0, 0.0, float(phrase.size[0]), float(phrase.size[1]))
-        if kind == "best-proposal":
-            boxes = regions[phrase.image].boxes.astype(float)
-            best = boxes[int(overlaps([phrase] * len(boxes), boxes, protocol).argmax())]
-            box = (float(best[0]), float(best[1]), float(best[2]), float(best[3]))
-        mention = Mention(phrase.image, phrase_key(phrase.phrase), phrase.caption, phrase.start)
-        answers[mention] = (Grounding(phrase.phrase, box, 1.0),)
-    if not answers:
-        raise DeixisError(f"{reference.name} ({reference.split}) has no phrases with boxes to compare with.")
-    predictions = Predictions(Path(kind), "deixis", phrases=answers)
-    return evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
-
-
-class _Clock:
-    """The file of a training that says what was asked for, how much time of the processor went into it, and its end."""
-
-    def __init__(self, path: Path, asked: Json) -> None:
-        self.path, self.asked = path, asked
-        self.seconds, self.finished = 0.0, False
-        if path.exists():
-            before = read_json(path)
-            _refuse_other(path.parent, before["asked"], asked)
-            self.seconds, self.finished = float(before["seconds"]), bool(before["finished"])
-        self.began = time.process_time()
-
-    def __enter__(self) -> _Clock:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.began = time.process_time()
-        self.write()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.write()
-
-    def write(self, finished: bool = False) -> None:
-        now = time.process_time()
-        self.seconds, self.began = self.seconds + now - self.began, now
-        write_json(self.path, {"asked": self.asked, "seconds": self.seconds, "finished": finished})
-
-
-def _naming_data(recipe: Recipe) -> dict[str, Any]:
-    """The texts of a recipe that name the folder of the data, as they are described."""
-    return {name: text for name, text in vars(recipe).items() if isinstance(text, str) and DATA in text}
-
-
-def _on_this_machine(recipe: Recipe, data: Path) -> Recipe:
-    """The recipe with the folder of the data where its texts name it."""
-    return replace(recipe, **{name: text.replace(DATA, str(data)) for name, text in _naming_data(recipe).items()})
-
-
-def _refuse_other(folder: Path, before: Json, now: Json) -> None:
-    """Refuse to go on with, or to report, a run that was made by another description.
-
-    A field of a recipe that was not there before has the value now that means the same.
-    """
-    apart = list(_differences({**LATER, **before}, json.loads(json.dumps(now))))
-    if apart:
-        raise DeixisError(
-            f"{folder} was made by another description ({', '.join(apart)} was different); "
-            "give the row a new name, or delete the folder to make it anew."
+            result = self.evaluate(run, split)
+            for score in sorted(columns & result.absent.keys()):
+                advice = f"Run the same command again, or remove {score} from {experiment.folder / FILE}."
+                raise MissingScore(f"{run.name}: no {score}: {result.absent[score]} {advice}")
+            values[split] = {}
+            for one in result.scores:
+                values[split].setdefault(one.signature, {})[one.name] = one.value
+            statistics[split] = pack_scores([by_image(one) for one in result.scores if one.name in columns])
+        models = [self.model(one) for one in ([run] if run.row.recipe else experiment.needed(run))]
+        shown = [read_supervision(model) for model in models]
+        trained = run.row.recipe is not None
+        kept = KeptRun(
+            run=run.name,
+            asked=experiment.asked(run),
+            supervision=joint_supervision(shown[0], shown[-1]) if shown else "nothing",
+            extractor=store.extractor,
+            proposals=store.contents.description.get("proposals", {}).get("supervision", "unknown"),
+            training_seconds=round(read_json(models[0] / STATE)["seconds"], 1) if trained else 0.0,
+            evaluation_seconds=round(time.process_time() - began, 1),
+            values=values,
+            log=read_log(models[0]) if trained else [],
+            statistics=statistics,
         )
+        keep_run(experiment, kept)
 
-
-def _differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for name in before:
-            yield from _differences(before[name], now.get(name), f"{where}.{name}" if where else name)
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for number, (old, new) in enumerate(zip(before, now, strict=True)):
-            yield from _differences(old, new, f"{where}.{number}")
-    elif before != now:
-        yield where
+    def evaluate(self, run: Run, split: str) -> Evaluation:
+        """Compute all scores of a run on a split."""
+        row, reference, store = run.row, self.reference(split), self.store(run.row.features)
+        if row.control is not None:
+            return evaluate_control(row.control, reference, store)
+        model, *grounder = self.experiment.needed(run) if row.source else [run]
+        place = row.place or (self.experiment.rows[row.grounder].place if row.grounder else None)
+        photos, folder = SplitPhotos(reference.samples, store), self.model(grounder[0]) if grounder else None
+        return evaluate_folder(self.model(model), reference, photos, folder, place, self.device)

@@ -1,4 +1,4 @@
-"""Training a fusion model: its network with all objectives, what it is shown, how it is validated."""
+"""Train ALBEF and AMC: the network with all losses, batches, validation."""
 
 from __future__ import annotations
 
@@ -48,13 +48,16 @@ from deixis.methods.albef.recipes import AlbefRecipe
 from deixis.metrics.phrases import FLICKR30K, phrase_scores
 from deixis.metrics.references import phrase_references
 from deixis.metrics.retrieval import retrieval
-from deixis.runs.run import Material, card_files
-from deixis.training.loop import Scores, Talk, train
+from deixis.training.callbacks import Callbacks
+from deixis.training.card import card_files
+from deixis.training.data import TrainingData
+from deixis.training.loop import train
 from deixis.training.recipe import Phase
+from deixis.training.supervision import SourceModel
+from deixis.training.types import Scores
 from deixis.types import Grounding, Regions
 from deixis.vision.store import require_extractor
 
-OBJECTIVES = ("align", "albef", "amc")
 WHITENED = 300  # images whose cells tell what cells are like
 
 
@@ -177,11 +180,7 @@ class Network(nn.Module):
 
     def __init__(self, recipe: AlbefRecipe, model: AlbefNet, pieces: WordPieces) -> None:
         super().__init__()
-        for phase in recipe.phases:
-            if phase.objective not in OBJECTIVES:
-                raise DeixisError(
-                    f"a fusion model has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}."
-                )
+        recipe.check_losses()
         self.recipe, self.pieces, self.model = recipe, pieces, model
         torch.manual_seed(recipe.seed)
         self.momentum = Momentum(model, recipe.momentum)
@@ -189,12 +188,12 @@ class Network(nn.Module):
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
         texts, boxed = batch.captions, torch.zeros_like(batch.boxed)
-        if phase.objective == "amc":
+        if phase.loss == "amc":
             boxed = batch.boxed & (torch.rand(len(texts), device=boxed.device) >= self.recipe.captions)
             texts = _either(boxed, batch.targets, batch.captions)
         model = self.model
         encoded, read = model.encode(batch.images), model.encode_text(texts)
-        if phase.objective == "align":
+        if phase.loss == "align":
             return {"align": self._aligned(encoded, texts, read)}
         logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
         terms = self._pairs(batch.images, encoded, texts, read, logits, _same(texts), progress)
@@ -265,33 +264,32 @@ def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
 # A run --------------------------------------------------------------------------------------------------------------
 
 
-def train_albef(recipe: AlbefRecipe, material: Material, out: Path, talk: Talk, start: Path | None = None) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``AlbefGrounder.from_pretrained`` with the best checkpoint.
+def train_albef(
+    recipe: AlbefRecipe, data: TrainingData, out: Path, callbacks: Callbacks, init_from: Path | None = None
+) -> None:
+    """Train a fusion model; ``out`` becomes a folder for ``AlbefGrounder.from_pretrained`` with the best epoch.
 
-    ``start`` is what the training begins with: the folder of a fusion model, or a published checkpoint (``.pth``).
+    ``init_from`` has the initial weights: the folder of a fusion model, or a published checkpoint (``.pth``).
     """
+    sources = () if init_from is None else (SourceModel.read("initial model", init_from),)
     triplets: Mapping[str, Sequence[Triplet]] = {}
-    if any(phase.objective == "amc" for phase in recipe.phases):
-        triplets, boxes = find_triplets(recipe, material)
-        recipe = replace(recipe, supervision=f"photographs with captions, and {boxes}")
-    if recipe.select == "pointing":
-        recipe = replace(recipe, supervision=f"{recipe.supervision}; the epoch is chosen by boxes of validation images")
-    model, pieces = begin(recipe, material, start)
-    examples = make_examples(recipe, material.training, pieces, triplets)
-    extractor = None if model.config.patch else material.extractor
-    validation = Validation(material)
-    look = Looking(material, model.config)
+    if any(phase.loss == "amc" for phase in recipe.phases):
+        triplets = find_triplets(recipe, data)
+    model, pieces = initial_model(recipe, data, init_from)
+    examples = make_examples(recipe, data.training, pieces, triplets)
+    extractor = None if model.config.patch else data.extractor
+    validation = Validation(data)
+    look = Looking(data, model.config)
 
     def pointer(network: Network) -> AlbefGrounder:
         return AlbefGrounder(network.model, pieces, extractor, recipe.name, recipe.max_words)
 
-    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+    def save(network: Network, epoch: int, scores: Scores) -> None:
         best = pointer(network)
         if model.config.map_source == "attention":
             with torch.no_grad():
-                best.presence = calibrate(best, material.validation, look.to_ask)
-        best.save_pretrained(out, card_files(recipe, material, epoch, scores, "phrases of the captions"))
-        talk.save_best(network, epoch, scores)
+                best.presence = calibrate(best, data.validation, look.to_ask)
+        best.save_pretrained(out, card_files(recipe, data, epoch, scores, "phrases of the captions", sources))
 
     pad = pieces.id("[PAD]")
     train(
@@ -301,59 +299,58 @@ def train_albef(recipe: AlbefRecipe, material: Material, out: Path, talk: Talk, 
         lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip),
         out,
         lambda network, phase: validation.scores(pointer(network), look),
-        replace(talk, save_best=save_best),
+        save,
+        callbacks,
     )
 
 
-def begin(recipe: AlbefRecipe, material: Material, start: Path | None) -> tuple[AlbefNet, WordPieces]:
-    """The model that training starts from, and its word pieces."""
-    if start is not None and start.is_dir():
-        found = AlbefGrounder.from_pretrained(start)
+def initial_model(recipe: AlbefRecipe, data: TrainingData, init_from: Path | None) -> tuple[AlbefNet, WordPieces]:
+    """The model before training, and its word pieces."""
+    if init_from is not None and init_from.is_dir():
+        found = AlbefGrounder.from_pretrained(init_from)
         if found.extractor is not None:
-            require_extractor(material.extractor["name"], found.extractor.name)
+            require_extractor(data.extractor["name"], found.extractor.name)
         return found.network.train(), found.pieces
     if recipe.text == "fresh":
-        pieces = WordPieces.build((c.text for s in material.training for c in s.captions), recipe.minimum)
+        pieces = WordPieces.build((c.text for s in data.training for c in s.captions), recipe.min_count)
     else:
         pieces = WordPieces.load(minilm_folder() / "vocab.txt")
     config = replace(recipe.model, vocabulary=len(pieces))
     if not config.patch:
-        grid = material.regions[material.training[0].image_id].grid
+        grid = data.regions[data.training[0].image_id].grid
         if grid is None or grid.ndim != 3:
-            raise DeixisError(f"the recipe {recipe.name} looks at feature grids; make the features again with --grid.")
+            raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
         config = replace(config, features=grid.shape[-1], side=max(grid.shape[:2]))
     torch.manual_seed(recipe.seed)
     model = AlbefNet(config)
     if isinstance(model.image.patches, nn.Linear):
-        some = material.training[:: -(-len(material.training) // WHITENED)]
-        grids = [square_grid(material.regions[sample.image_id], config) for sample in some]
+        some = data.training[:: -(-len(data.training) // WHITENED)]
+        grids = [square_grid(data.regions[sample.image_id], config) for sample in some]
         fit_whitening(model.image.patches, torch.stack(grids).flatten(0, 2))
-    if start is not None:
-        load_published(model, start)
+    if init_from is not None:
+        load_published(model, init_from)
     elif recipe.text == "minilm":
         load_minilm(model)
     return model, pieces
 
 
-def find_triplets(recipe: AlbefRecipe, material: Material) -> tuple[dict[str, list[Triplet]], str]:
-    """The texts with boxes of each training image, and in words where the boxes come from."""
+def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
+    """The texts with boxes of each training image, from detections or from the boxes of the training set."""
     if recipe.detections:
-        found = _detected(recipe, material.training)
-        source = f"boxes found by a detector ({Path(recipe.detections).name})"
+        found = _detected(recipe, data.training)
     else:
         makers: dict[str, Callable[[Sample, float], Iterable[Triplet]]] = {
             visual_genome.NAME: visual_genome.triplets,
             coco.NAME: instance_triplets,
         }
-        make = makers.get(material.source, phrase_triplets)
-        found = {sample.image_id: list(make(sample, recipe.min_area)) for sample in material.training}
-        source = "boxes of the training set"
+        make = makers.get(data.source, phrase_triplets)
+        found = {sample.image_id: list(make(sample, recipe.min_area)) for sample in data.training}
     if not any(found.values()):
         raise DeixisError(
-            f"the recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
-            "for these images; name a file of detections (--detections), or choose an albef recipe."
+            f"recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
+            "for these images. Name a file of detections (--detections), or choose an albef recipe."
         )
-    return found, source
+    return found
 
 
 def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[Triplet]]:
@@ -377,30 +374,30 @@ def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[
 class Looking:
     """Images by id, as the model takes them."""
 
-    material: Material
+    data: TrainingData
     config: AlbefConfig
 
     def to_learn(self, image_id: str) -> Tensor:
         """With varied colours where the model reads pixels."""
         if self.config.patch:
             return standardise(jitter_colours(square_pixels(self._samples[image_id].open(), self.config)))
-        return square_grid(self.material.regions[image_id], self.config)
+        return square_grid(self.data.regions[image_id], self.config)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
         """As a pointer takes it."""
-        return self._samples[image_id].open() if self.config.patch else self.material.regions[image_id]
+        return self._samples[image_id].open() if self.config.patch else self.data.regions[image_id]
 
     @cached_property
     def _samples(self) -> dict[str, Sample]:
-        return {sample.image_id: sample for sample in (*self.material.training, *self.material.validation)}
+        return {sample.image_id: sample for sample in (*self.data.training, *self.data.validation)}
 
 
 class Validation:
     """The validation images: which caption finds which image, and where phrases point, where boxes can tell."""
 
-    def __init__(self, material: Material) -> None:
-        self.samples = tuple(material.validation)
-        self.references = phrase_references(Dataset(material.source, "val", self.samples))
+    def __init__(self, data: TrainingData) -> None:
+        self.samples = tuple(data.validation)
+        self.references = phrase_references(Dataset(data.source, "val", self.samples))
 
     @torch.no_grad()
     def scores(self, pointer: AlbefGrounder, look: Looking) -> Scores:

@@ -1,4 +1,4 @@
-"""Training a grounder: its network with all objectives, what it is shown, how it is validated."""
+"""Train ReIR: its network with all losses, batches, validation."""
 
 from __future__ import annotations
 
@@ -38,9 +38,12 @@ from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
 from deixis.methods.reir.recipes import ReirRecipe
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, phrase_scores
 from deixis.metrics.references import phrase_references
-from deixis.runs.run import Material, card_files
-from deixis.training.loop import Scores, Talk, train
+from deixis.training.callbacks import Callbacks
+from deixis.training.card import card_files
+from deixis.training.data import TrainingData
+from deixis.training.loop import train
 from deixis.training.recipe import Phase
+from deixis.training.types import Scores
 from deixis.types import Grounding, Point, Regions
 from deixis.vision.extractor import RegionExtractor
 
@@ -68,6 +71,7 @@ class Network(nn.Module):
     def __init__(self, recipe: ReirRecipe, config: ReirConfig, relations: Sequence[int] = ()) -> None:
         """``relations`` is how often each category of relation is said."""
         super().__init__()
+        recipe.check_losses()
         self.recipe = recipe
         torch.manual_seed(recipe.seed)
         self.refiner = ReirNet(config)
@@ -93,7 +97,7 @@ class Network(nn.Module):
             scores, owner = caption_scores(each, phrases.mask, phrases.caption, phrases.words.shape[1])
             hinges = ranking(scores, owner, recipe.ranking.form, recipe.ranking.margin)
             terms["ranking"] = recipe.ranking.weight * hinges / max(1, len(owner))
-        if matched.offsets is not None and progress >= recipe.self_taught.warm_up:
+        if matched.offsets is not None and progress >= recipe.self_taught.warmup:
             terms["boxes"] = recipe.self_taught.weight * self._taught(matched, batch)
         if matched.fine is not None and hasattr(self, "relations"):
             told = relation_loss(self.relations, matched.fine.attended(), phrases.relation)
@@ -137,71 +141,71 @@ def collate(
     return Batch(pad_regions(seen), phrases, name_vectors(seen, config.top_names) if named else None)
 
 
-def train_reir(recipe: ReirRecipe, material: Material, out: Path, talk: Talk) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``ReirGrounder.from_pretrained`` with the best checkpoint."""
-    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
-    like = material.regions[material.training[0].image_id]
+def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
+    """Train a grounder; ``out`` becomes a folder for ``ReirGrounder.from_pretrained`` with the best epoch."""
+    vocabulary = Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    like = data.regions[data.training[0].image_id]
     config = replace(
         recipe.model,
         vocabulary=len(vocabulary),
         features=like.features.shape[1],
-        detector=RegionExtractor(material.extractor["description"]).is_detector,
+        detector=RegionExtractor(**data.extractor).is_detector,
     )
-    examples = make_examples(material.training, recipe.max_words)
+    examples = make_examples(data.training, recipe.max_words)
     if not examples:
-        raise DeixisError(f"no caption of {material.source} has a noun phrase that could be looked for.")
+        raise DeixisError(f"{data.source}: no training caption has a noun phrase. Use captions with nouns.")
     said = Counter(r.name for e in examples for d in e.descriptions for r in d.relations)
-    kept = relation_categories(said.elements(), recipe.relations.minimum)
+    kept = relation_categories(said.elements(), recipe.relations.min_count)
     categories = {name: number for number, name in enumerate(kept, 1)}
     if config.names != "none":
         # all at once, rather than a few in every batch of the first epoch
         text_vectors([text for e in examples for d in e.descriptions for text in d.texts()])
-    validation = Validation(material)
+    validation = Validation(data)
 
     def grounder(network: Network, calibration: Calibration | None = None) -> ReirGrounder:
-        return ReirGrounder(network.refiner, vocabulary, material.extractor, recipe.name, calibration)
+        return ReirGrounder(network.refiner, vocabulary, data.extractor, recipe.name, calibration)
 
     def validate(network: Network, phase: Phase) -> Scores:
         return validation.scores(grounder(network))
 
-    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+    def save(network: Network, epoch: int, scores: Scores) -> None:
         calibration = validation.calibration(grounder(network))
-        files = card_files(recipe, material, epoch, scores, "AUC: phrases of the photograph against those of another")
+        files = card_files(recipe, data, epoch, scores, "AUC: phrases of the photograph against those of another")
         grounder(network, calibration).save_pretrained(out, files)
-        talk.save_best(network, epoch, scores)
 
     network = Network(recipe, config, [said[name] for name in kept])
     if config.whiten:
-        fit_whitening(network.refiner.whiten, some_features(material))
+        fit_whitening(network.refiner.whiten, some_features(data))
     train(
         recipe,
         network,
         examples,
-        lambda some: collate(some, material.regions, vocabulary, categories, config),
+        lambda some: collate(some, data.regions, vocabulary, categories, config),
         out,
         validate,
-        replace(talk, save_best=save_best),
+        save,
+        callbacks,
     )
 
 
-def some_features(material: Material, images: int = 1000, every: int = 4) -> Tensor:
+def some_features(data: TrainingData, images: int = 1000, every: int = 4) -> Tensor:
     """Features ``[R, D]`` of every fourth region of training images that lie evenly over the training set."""
-    ids = [sample.image_id for sample in material.training]
+    ids = [sample.image_id for sample in data.training]
     chosen = ids[:: max(1, len(ids) // images)]
-    rows = np.concatenate([material.regions[image].features[::every] for image in chosen])
+    rows = np.concatenate([data.regions[image].features[::every] for image in chosen])
     return torch.from_numpy(rows.astype(np.float32))
 
 
 class Validation:
     """The validation images: where a grounder finds their phrases, and phrases that are not there."""
 
-    def __init__(self, material: Material) -> None:
-        self.material = material
-        several = caption_descriptions(material.validation)
+    def __init__(self, data: TrainingData) -> None:
+        self.data = data
+        several = caption_descriptions(data.validation)
         self.images = [image for image, each in several.items() if any(d.phrases for d in each)]
         self._own = [several[image] for image in self.images]
         if not self.images:
-            raise DeixisError(f"no validation caption of {material.source} has a noun phrase to look for.")
+            raise DeixisError(f"{data.source}: no validation caption has a noun phrase. Use captions with nouns.")
 
     def scores(self, grounder: ReirGrounder) -> Scores:
         """AUC of present against absent phrases; accuracy, mean IoU and pointing too where there are boxes."""
@@ -222,7 +226,7 @@ class Validation:
         return fit(*self._evidence(grounder, self._find(grounder, self._own)))
 
     def _find(self, grounder: ReirGrounder, asked: Sequence[Sequence[Description]]) -> list[list[Found]]:
-        return list(grounder.find([self.material.regions[image] for image in self.images], asked))
+        return list(grounder.find([self.data.regions[image] for image in self.images], asked))
 
     def _evidence(self, grounder: ReirGrounder, own: Sequence[Sequence[Found]]) -> tuple[list[float], list[float]]:
         """For phrases of the photograph, and for phrases of another one whose last word nobody says of this one."""
@@ -252,11 +256,11 @@ class Validation:
         }
 
     def _point(self, image: str, found: Found) -> Point:
-        regions = self.material.regions[image]
+        regions = self.data.regions[image]
         return centre_of_maximum(heat_map(found.attention, regions.boxes, regions.size))
 
     @cached_property
     def references(self) -> tuple[PhraseReference, ...]:
         """Phrases with boxes; there may be none."""
-        samples = tuple(s for s in self.material.validation if s.image_id in self.images)
-        return phrase_references(Dataset(self.material.source, "val", samples))
+        samples = tuple(s for s in self.data.validation if s.image_id in self.images)
+        return phrase_references(Dataset(self.data.source, "val", samples))

@@ -15,7 +15,7 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
-from deixis.language.nouns import counted_words
+from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
@@ -151,7 +151,7 @@ class ScanGrounder:
         """Return word ids and which of them count in the score, both ``[C, T]``, on the device of the network."""
         count = self.network.config.count
         ids = [self.vocabulary.encode(parsed.tokens) for parsed in parses]
-        counts = [with_ends(counted_words(parsed, count, self.vocabulary), count) for parsed in parses]
+        counts = [with_ends(mark_words(parsed, count, self.vocabulary), count) for parsed in parses]
         return pad_words(ids, counts, device_of(self.network))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Training a matcher: pairs of images and captions, and retrieval for validation."""
+"""Train SCAN and POS-SCAN: pairs of images and captions, and retrieval for validation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from deixis.calibration import Calibration, fit
 from deixis.data import Sample
 from deixis.device import device_of
-from deixis.errors import DeixisError
-from deixis.language.nouns import counted_words
+from deixis.language.nouns import mark_words
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
@@ -23,12 +22,13 @@ from deixis.methods.scan.model import ScanGrounder, encode_regions, pad_words, w
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.scan.recipes import ScanRecipe
 from deixis.metrics.retrieval import retrieval
-from deixis.runs.run import Material, card_files
-from deixis.training.loop import Scores, Talk, train
+from deixis.training.callbacks import Callbacks
+from deixis.training.card import card_files
+from deixis.training.data import TrainingData
+from deixis.training.loop import train
 from deixis.training.recipe import Phase
+from deixis.training.types import Scores
 from deixis.types import Regions
-
-OBJECTIVES = ("hardest", "all")
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,11 @@ class Batch:
 
 
 class Network(nn.Module):
-    """The matcher and its objective."""
+    """The matcher and its loss."""
 
     def __init__(self, recipe: ScanRecipe, config: ScanConfig) -> None:
         super().__init__()
-        for phase in recipe.phases:
-            if phase.objective not in ("", *OBJECTIVES):
-                raise DeixisError(f"a matcher has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}.")
+        recipe.check_losses()
         self.recipe = recipe
         torch.manual_seed(recipe.seed)
         self.matcher = ScanNet(config)
@@ -66,7 +64,7 @@ class Network(nn.Module):
         """The loss of one batch."""
         regions = self.matcher.encode_regions(batch.regions)
         words = self.matcher.encode_words(batch.words, batch.counts)
-        hardest = phase.objective != "all"
+        hardest = phase.loss != "all"
         return {"hinge": matching_loss(self.matcher, regions, words, batch.owner, self.recipe.margin, hardest)}
 
 
@@ -75,7 +73,7 @@ def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, ma
     told = [(sample.image_id, caption) for sample in samples for caption in sample.captions if caption.tokens]
     marks: Sequence[tuple[bool, ...]] = [(True,) * len(caption.tokens) for _, caption in told]
     if count != "all":  # then, and only then, the captions have to be parsed
-        marks = [counted_words(parsed, count, vocabulary) for parsed in parse([caption.text for _, caption in told])]
+        marks = [mark_words(each, count, vocabulary) for each in parse([caption.text for _, caption in told])]
     return [
         Pair(
             image_id,
@@ -94,32 +92,31 @@ def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
     return Batch(pad_regions([regions[image_id] for image_id in images]), words, counts, owner)
 
 
-def train_scan(recipe: ScanRecipe, material: Material, out: Path, talk: Talk) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``ScanGrounder.from_pretrained`` with the best checkpoint."""
-    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
-    like = material.regions[material.training[0].image_id]
+def train_scan(recipe: ScanRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
+    """Train a matcher; ``out`` becomes a folder for ``ScanGrounder.from_pretrained`` with the best epoch."""
+    vocabulary = Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    like = data.regions[data.training[0].image_id]
     config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
-    validation = make_pairs(material.validation, vocabulary, config.count, recipe.max_words)
-
-    named = make_pairs(material.validation, vocabulary, "nouns", recipe.max_words)
+    validation = make_pairs(data.validation, vocabulary, config.count, recipe.max_words)
+    named = make_pairs(data.validation, vocabulary, "nouns", recipe.max_words)
 
     def validate(network: Network, phase: Phase) -> Scores:
-        return recalls(network.matcher, validation, material.regions)
+        return recalls(network.matcher, validation, data.regions)
 
-    def save_best(network: Network, epoch: int, scores: Scores) -> None:
-        curve = calibrate(network.matcher, named, material.regions)
-        aligner = ScanGrounder(network.matcher, vocabulary, material.extractor, recipe.name, curve)
-        aligner.save_pretrained(out, card_files(recipe, material, epoch, scores, "all images and captions, one fold"))
-        talk.save_best(network, epoch, scores)
+    def save(network: Network, epoch: int, scores: Scores) -> None:
+        curve = calibrate(network.matcher, named, data.regions)
+        grounder = ScanGrounder(network.matcher, vocabulary, data.extractor, recipe.name, curve)
+        grounder.save_pretrained(out, card_files(recipe, data, epoch, scores, "all images and captions, one fold"))
 
     train(
         recipe,
         Network(recipe, config),
-        make_pairs(material.training, vocabulary, config.count, recipe.max_words),
-        lambda pairs: collate(pairs, material.regions),
+        make_pairs(data.training, vocabulary, config.count, recipe.max_words),
+        lambda pairs: collate(pairs, data.regions),
         out,
         validate,
-        replace(talk, save_best=save_best),
+        save,
+        callbacks,
     )
 
 

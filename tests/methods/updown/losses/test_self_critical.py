@@ -175,7 +175,7 @@ def test_terms_are_what_they_say(baseline: str) -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="too few"):
         CriticConfig(samples=1, baseline="others")
-    with pytest.raises(ValueError, match="judge"):
+    with pytest.raises(ValueError, match="reward_model"):
         CriticConfig(match=1.0)
 
 
@@ -217,7 +217,7 @@ def test_consistency_by_hand() -> None:
 
 
 def test_it_stops_when_the_gap_stays_at_nothing() -> None:
-    config = CriticConfig(still=0.1, patience=2)
+    config = CriticConfig(min_gap=0.1, patience=2)
 
     def stops(*gaps: float) -> bool:
         return reward_converged([{"losses": {"gap": gap}} for gap in gaps], config)

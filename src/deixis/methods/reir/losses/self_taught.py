@@ -19,7 +19,7 @@ class SelfTaughtConfig:
     threshold: float = 0.6  # tau: smallest IoU with the most confident box
     gap: float = 0.0  # smallest difference of confidence; .1 in the published code
     identical: bool = True  # whether boxes equal to the target, itself among them, get a target; False: published code
-    warm_up: float = 0.09375  # share of the training without this loss: 7.5k of 80k iterations (Sec. 4.2)
+    warmup: float = 0.09375  # share of the training without this loss: 7.5k of 80k iterations (Sec. 4.2)
 
 
 @dataclass(frozen=True)

@@ -37,18 +37,18 @@ class CriticConfig:
     cider: float = 1.0  # CIDEr-D, from 0 to 10
     match: float = 0.0  # lambda_2 of Eq. 19: weight of a matcher's score; 1 in the paper where it is used
     consistency: float = 0.0  # weight of the attention that captioner and matcher share at nouns (ours)
-    judge: str = ""  # recipe of that matcher
+    reward_model: str = ""  # recipe of that matcher
     samples: int = 5  # sentences for each image
     baseline: Literal["greedy", "others"] = "greedy"  # Eq. 18; or the mean of the image's other samples
     temperature: float = 1.0  # of the sampling
-    still: float = 0.01  # a mean distance of rewards from the baseline below this counts as no learning signal
+    min_gap: float = 0.01  # a mean distance of rewards from the baseline below this counts as no learning signal
     patience: int = 3  # epochs without learning signal after which the phase ends; 0: never
 
     def __post_init__(self) -> None:
         if self.samples < (2 if self.baseline == "others" else 1):
             raise ValueError(f"{self.samples} samples for each image are too few for the baseline '{self.baseline}'")
-        if bool(self.judge) != bool(self.match or self.consistency):
-            raise ValueError("the rewards 'match' and 'consistency' need a judge, and only these do")
+        if bool(self.reward_model) != bool(self.match or self.consistency):
+            raise ValueError("the rewards 'match' and 'consistency' need a reward_model, and only these use one")
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ def as_captions(words: Tensor) -> Tensor:
 
 
 def reward_converged(lines: Sequence[Mapping[str, Any]], config: CriticConfig) -> bool:
-    """Whether the gap stayed below ``config.still`` for ``config.patience`` epochs, by the log lines of the phase."""
+    """Whether the gap stayed below ``config.min_gap`` for ``config.patience`` epochs, by the log lines of the phase."""
     last = [line["losses"].get("gap", float("inf")) for line in lines[-config.patience :]]
-    return 0 < config.patience == len(last) and max(last) < config.still
+    return 0 < config.patience == len(last) and max(last) < config.min_gap
 
 
 @contextmanager
