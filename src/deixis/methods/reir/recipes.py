@@ -1,6 +1,6 @@
 """Recipes of ReIR, the rows of its ablation, and the reconstruction baselines, each at two sizes.
 
-docs/paper-index.md gives the source of each value. A comment beside a value says where code and paper differ.
+README.md in this folder gives the source of each value. A comment beside a value says where code and paper differ.
 """
 
 from __future__ import annotations
