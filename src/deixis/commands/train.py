@@ -79,6 +79,7 @@ def train(options: Options[Recipe]) -> int:
     from deixis.device import train_on
     from deixis.runs.run import InitFrom, run_recipe, seed_summary
     from deixis.training.data import TrainingData
+    from deixis.training.log import best_epoch
 
     train_on(options.device)
     if options.threads:
@@ -100,7 +101,7 @@ def train(options: Options[Recipe]) -> int:
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
         scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
-        console.print(f"{out}: best epoch {metrics['best_epoch']}, {scores}")
+        console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
     if options.seeds > 1:
         summary = seed_summary(found)
         (options.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
