@@ -15,7 +15,7 @@ from machine import gemm_rate, peak_memory, seconds
 
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import base, small
-from deixis.methods.albef.gradcam import match_maps
+from deixis.methods.albef.gradcam import grad_cam
 from deixis.methods.albef.losses.map_consistency import box_masks
 from deixis.methods.albef.network import AlbefNet, Texts
 from deixis.methods.albef.recipes import ALBEF_RECIPES
@@ -31,12 +31,12 @@ def texts(count: int, vocabulary: int) -> Texts:
 
 @torch.no_grad()
 def score(model: AlbefNet, images: torch.Tensor, some: Texts) -> None:
-    model.score(model.fuse(model.read(some), some, model.encode(images)))
+    model.match_logits(model.fuse(model.encode_text(some), some, model.encode(images)))
 
 
 @torch.no_grad()
 def mapped(model: AlbefNet, images: torch.Tensor, some: Texts) -> None:
-    match_maps(model, model.encode(images), some)
+    grad_cam(model, model.encode(images), some)
 
 
 def pairs() -> None:

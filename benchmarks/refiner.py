@@ -22,13 +22,14 @@ import torch
 from machine import gemm_rate, peak_memory, seconds
 
 from deixis.data.scenes import make_scene
+from deixis.language.descriptions import Description
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.layers.text_vectors import WIDTH
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import ReirConfig, ReirNet
-from deixis.methods.reir.phrases import Description, pad_phrases
+from deixis.methods.reir.phrases import pad_phrases
 from deixis.methods.reir.recipes import REIR_RECIPES
 from deixis.methods.reir.train import Batch, Network
 from deixis.training.recipe import Phase
@@ -50,7 +51,7 @@ def batch(features: int) -> Batch:
     boxes = torch.cat([low, low + 0.1 + torch.rand(SENTENCES, BOXES, 2) / 3], -1)
     mask = torch.ones(SENTENCES, BOXES, dtype=torch.bool)
     phrases = replace(
-        pad_phrases(said, VOCABULARY, {"on": 1}, meaning=False), vectors=torch.rand(SENTENCES, PHRASES, WIDTH)
+        pad_phrases(said, VOCABULARY, {"on": 1}, embed=False), vectors=torch.rand(SENTENCES, PHRASES, WIDTH)
     )
     regions = PaddedRegions(torch.randn(SENTENCES, BOXES, features), mask, boxes, None)
     return Batch(regions, phrases, torch.rand(SENTENCES, BOXES, WIDTH))

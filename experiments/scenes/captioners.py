@@ -129,14 +129,14 @@ def copied(captioner: Captioner, branches: int = 4) -> Captioner:
             for name, value in decoder.state_dict().items()
         }
     )
-    return Captioner(many, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.style)
+    return Captioner(many, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.generation)
 
 
 def seeing_all(captioner: Captioner) -> Captioner:
     """The same weights, but no branch is kept from the regions that others took."""
     decoder = Decoder(replace(captioner.decoder.config, eliminate=False))
     decoder.load_state_dict(captioner.decoder.state_dict())
-    return Captioner(decoder, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.style)
+    return Captioner(decoder, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.generation)
 
 
 CHANGED: dict[str, tuple[str, Callable[[Captioner], Captioner]]] = {

@@ -28,11 +28,11 @@ from torch import Tensor, nn
 from deixis.commands.training_progress import TrainingProgress
 from deixis.data import Dataset
 from deixis.data.scenes import make_scenes
-from deixis.methods.albef.losses.momentum import MomentumConfig
+from deixis.layers.whitening import fit_whitening
 from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.momentum import MomentumConfig
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.methods.albef.train import Looking, Validation
-from deixis.methods.albef.vit import whiten
 from deixis.metrics.phrases import PhraseReference, baselines, phrase_scores
 from deixis.metrics.references import phrase_references
 from deixis.model_folder import read_supervision
@@ -67,7 +67,7 @@ def recipe(row: str, seed: int) -> AlbefRecipe:
     image = {"image_hidden": WIDTH, "image_heads": 4, "image_feed": 256, "image_layers": 1, "shared": 64}
     return replace(
         found,
-        model=replace(found.model, **text, **image, fusion_layers=2, map_layer=0, explain="match"),
+        model=replace(found.model, **text, **image, fusion_layers=2, map_layer=0, map_source="gradcam"),
         phases=(Phase(epochs, "amc" if found.monitor == "pointing" else "albef"),),
         schedule=Schedule(lr=1e-3, decay=0.9 if epochs == LONG else 0.7, decay_every=1, clip_norm=1.0),
         batch_images=16,
@@ -107,7 +107,7 @@ def narrowed(made: Scenes, width: int) -> Scenes:
 
     some = torch.stack([cells(sample.image_id) for sample in made.training[::6]])
     layer = nn.Linear(some.shape[-1], width)
-    whiten(layer, some.flatten(0, 2))
+    fit_whitening(layer, some.flatten(0, 2))
     description = {**made.extractor["description"], "whitened": width}
     name = extractor_name(description)
     images = [s.image_id for dataset in (made.training, made.validation, made.test) for s in dataset]

@@ -35,8 +35,8 @@ from deixis.types import Place
 TRAINING, VALIDATION, TEST = 500, 60, 200
 EPOCHS = 8
 ROWS: dict[str, tuple[str, Place]] = {  # row -> (recipe, which region is the answer); WIDE is added to some of them
-    "baseline, best region": ("reir-baseline-small", "best"),
-    "TSD, STR, VOGN and RC, best region": ("reir-small", "best"),
+    "baseline, best region": ("reir-baseline-small", "attention"),
+    "TSD, STR, VOGN and RC, best region": ("reir-small", "attention"),
     "baseline": ("reir-baseline-small", "vote"),
     "TSD": ("reir-two-stages-small", "vote"),
     "TSD, STR without the phrase": ("reir-region-regression-small", "vote"),

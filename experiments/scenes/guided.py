@@ -119,7 +119,7 @@ def run(row: str, recipe: Recipe, made: Scenes, work: Path) -> dict[str, Any]:
         scored = test(Captioner.from_pretrained(folder), made)
     else:
         aligner = ScanGrounder.from_pretrained(folder)
-        set_place(aligner, "best")  # the paper's attention accuracy is of the region with the most attention
+        set_place(aligner, "attention")  # the paper's attention accuracy is of the region with the most attention
         scored = test_matcher(aligner, made)
     return {"row": row, "seed": recipe.seed, **scored, **trained}
 

@@ -175,7 +175,7 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
         model.hash = folder_hash(path)
     except FileNotFoundError:
         raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise DeixisError(f"{path} is not a {kind} that this version can read ({reason}).") from None
     return model

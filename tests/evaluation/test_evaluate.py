@@ -16,13 +16,14 @@ from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
 from deixis.evaluation.evaluate import evaluate_captioner, evaluate_finder, read_phrases
 from deixis.language.vocabulary import Vocabulary
+from deixis.localize.points import bicubic_maximum
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.metrics.evaluate import ClassCount, Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions
-from deixis.metrics.phrases import peak
 from deixis.metrics.references import make_reference
 from deixis.types import Phrase
 from deixis.vision.extractor import named_extractor
@@ -33,7 +34,7 @@ def captioner(vocabulary: Vocabulary, features: int, extractor: dict[str, object
     decoder = Decoder(
         DecoderConfig(len(vocabulary), features, words=8, hidden=12, attention=6, dropout=0.0, branches=branches)
     )
-    return Captioner(decoder, vocabulary, extractor, "tiny", Style(max_words=6))
+    return Captioner(decoder, vocabulary, extractor, "tiny", GenerationConfig(max_words=6))
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +119,8 @@ def test_phrases_are_kept_with_the_points_that_were_scored_and_without_heat_maps
     record = json.loads((tmp_path / "phrases.jsonl").read_text())
     assert "heat" not in record
     assert (record["image"], record["caption"], record["start"]) == ("i", 0, 1)
-    assert tuple(record["point"]) == peak(heat)
-    assert peak(heat) != Grounding("a dog", (0, 0, 9, 9), 0.5, heat=heat).pointing()  # or this test shows nothing
+    assert tuple(record["point"]) == bicubic_maximum(heat)
+    assert bicubic_maximum(heat) != Grounding("a dog", (0, 0, 9, 9), 0.5, heat=heat).pointing()  # so they differ
 
 
 class Centre:
@@ -193,7 +194,11 @@ def test_a_finder_judges_the_beam_before_it_places_the_nouns(
 ) -> None:
     samples, regions, model = world
     wide = Captioner(
-        model.decoder, model.vocabulary, model.eyes.to_json(), "wide", Style(beam=2, judged=6, max_words=6)
+        model.decoder,
+        model.vocabulary,
+        model.eyes.to_json(),
+        "wide",
+        GenerationConfig(beam=2, rerank_beam=6, max_words=6),
     )
     reference = make_reference(Dataset("scenes", "test", tuple(samples)), tuple)
     alone, _ = evaluate_captioner(wide, reference, regions)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from deixis.pipelines.load import PhraseGrounder
+from deixis.vision.eyes import Eyes, Photo
 
 from deixis import GroundedCaption, Grounding, HeatMap, Phrase, Regions
 from deixis.language.parse import parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.scan.model import Placing, ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.pipelines.load import PhraseGrounder
 from deixis.pipelines.place import phrase_around, reground, together, understands
-from deixis.vision.eyes import Eyes, Photo
 
 WORDS = ("a", "man", "holds", "a", "tennis", "ball", "near", "a", "red", "bike")
 NOUNS = (1, 4, 5, 9)
@@ -97,7 +97,9 @@ def test_a_matcher_places_the_nouns_of_a_captioner() -> None:
     vocabulary = Vocabulary.build([WORDS], minimum=1)
     matcher = ScanNet(ScanConfig(len(vocabulary), 6, words=8, embed=12, count="nouns"))
     torch.nn.init.normal_(matcher.embed.weight)
-    aligner = ScanGrounder(matcher, vocabulary, {"name": "eyes", "description": {}}, "matcher", placing=Placing("best"))
+    aligner = ScanGrounder(
+        matcher, vocabulary, {"name": "eyes", "description": {}}, "matcher", placing=Placing("attention")
+    )
     corners = np.random.default_rng(0).uniform(0, 40, (12, 2, 2))
     boxes = np.concatenate([corners[:, 0], corners[:, 0] + 1 + corners[:, 1]], 1).astype(np.float32)
     features = np.random.default_rng(1).normal(size=(12, 6)).astype(np.float32)

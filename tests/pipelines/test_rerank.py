@@ -17,7 +17,8 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.methods.albef.model import AlbefGrounder, Presence
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.pipelines.rerank import COSINE, DIM, LEAST, PAIR, assist, by_phrases, judge_of, read
 from deixis.types import Regions
@@ -60,7 +61,9 @@ def test_a_sentence_that_names_nothing_finds_nothing() -> None:
 def captioner() -> Captioner:
     torch.manual_seed(0)
     decoder = Decoder(DecoderConfig(len(VOCABULARY), 16, words=8, hidden=12, attention=8))
-    return Captioner(decoder, VOCABULARY, EXTRACTOR, "test", Style(beam=3, judged=5, max_words=6, length_power=0.7))
+    return Captioner(
+        decoder, VOCABULARY, EXTRACTOR, "test", GenerationConfig(beam=3, rerank_beam=5, max_words=6, length_power=0.7)
+    )
 
 
 def photo() -> Image.Image:
@@ -70,10 +73,10 @@ def photo() -> Image.Image:
 def test_the_judge_reads_the_wider_beam_and_its_nats_count() -> None:
     speaker = captioner()
     regions = [speaker.eyes.look(photo())]
-    speaker.style = replace(speaker.style, beam=5)
+    speaker.generation = replace(speaker.generation, beam=5)
     offered = speaker._sentences(regions)
     texts = [" ".join(VOCABULARY.decode(row)) for row in offered.words[0].tolist()]
-    speaker.style = replace(speaker.style, beam=3)
+    speaker.generation = replace(speaker.generation, beam=3)
     asked: list[tuple[Regions, list[str]]] = []
 
     def judge(seen: Regions, sentences: Sequence[str]) -> list[float]:
@@ -94,7 +97,7 @@ def test_the_judge_reads_the_wider_beam_and_its_nats_count() -> None:
 
 def test_a_judge_is_asked_only_where_there_is_a_choice() -> None:
     speaker = captioner()
-    speaker.style = replace(speaker.style, beam=1, judged=0)
+    speaker.generation = replace(speaker.generation, beam=1, rerank_beam=0)
     speaker.judge = lambda *_: pytest.fail("there is one sentence")
     next(speaker.captions([speaker.eyes.look(photo())]))
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from deixis.methods.albef.config import AlbefConfig, base, small
 from deixis.methods.albef.losses.map_consistency import MapConfig
-from deixis.methods.albef.losses.momentum import MomentumConfig
+from deixis.methods.albef.momentum import MomentumConfig
 from deixis.training.recipe import BOXES, Phase, Recipe, Schedule
 
 

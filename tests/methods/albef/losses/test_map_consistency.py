@@ -1,4 +1,4 @@
-"""Attention map consistency by hand."""
+"""Attention map consistency by hand, its gradient; published numbers are in test_albef_network.py."""
 
 import pytest
 import torch

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from deixis.methods.updown.losses.cycle import CycleConfig, Localizer, cycle
-from deixis.methods.updown.losses.supervised import attention_nll, region_classification
 from deixis.methods.updown.network import Decoder, DecoderConfig, Encoded
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "cyclical.npz"
+GOLDEN = Path(__file__).parents[3] / "golden" / "cyclical.npz"
 PAD = 29  # a word that no golden caption uses
 
 NAMES = {  # the published parameter -> ours
@@ -44,7 +43,7 @@ def published(golden: dict[str, Tensor]) -> tuple[Decoder, Localizer, Encoded]:
     decoder.load_state_dict(weights)
     localizer = Localizer(decoder, CycleConfig())
     place = "w/localizer.soft_attn.h2attn."
-    localizer.place.load_state_dict({part: golden[place + part] for part in ("weight", "bias")})
+    localizer.query.load_state_dict({part: golden[place + part] for part in ("weight", "bias")})
     encoded = Encoded(
         regions=golden["pool"],
         keys=golden["p_pool"].unsqueeze(2),
@@ -68,7 +67,7 @@ def test_decoding_agrees(published: tuple[Decoder, Localizer, Encoded], golden: 
     decoder, _, encoded = published
     inputs = torch.cat([torch.zeros(4, 1, dtype=torch.long), golden["cap"][:, :-1]], 1).unsqueeze(1)
     out = decoder(encoded, inputs)
-    logprobs = decoder.speak(out.states)[:, 0, :, 0]
+    logprobs = decoder.word_logprobs(out.states)[:, 0, :, 0]
     torch.testing.assert_close(logprobs, golden["logprobs"], atol=1e-5, rtol=0)
     torch.testing.assert_close(out.attention[:, 0, :, 0], golden["roi_attn"], atol=1e-5, rtol=0)
     assert torch.equal(logprobs.argmax(-1), golden["greedy_words"])
@@ -85,8 +84,10 @@ def test_localizer_and_reconstruction_agree(
     torch.testing.assert_close(regions, golden["loc_feat"], atol=1e-5, rtol=0)
     torch.testing.assert_close(cells, golden["loc_conv"], atol=1e-5, rtol=0)
     inputs = torch.cat([torch.zeros(4, 1, dtype=torch.long), golden["cap"][:, :-1]], 1).unsqueeze(1)
-    rebuilt = decoder(encoded, inputs, seen=(regions + cells)[:, None, :, None])
-    torch.testing.assert_close(decoder.speak(rebuilt.states)[:, 0, :, 0], golden["recon_logprobs"], atol=1e-5, rtol=0)
+    rebuilt = decoder(encoded, inputs, attended=(regions + cells)[:, None, :, None])
+    torch.testing.assert_close(
+        decoder.word_logprobs(rebuilt.states)[:, 0, :, 0], golden["recon_logprobs"], atol=1e-5, rtol=0
+    )
 
 
 def test_losses_agree(published: tuple[Decoder, Localizer, Encoded], golden: dict[str, Tensor]) -> None:
@@ -100,15 +101,7 @@ def test_losses_agree(published: tuple[Decoder, Localizer, Encoded], golden: dic
     torch.testing.assert_close(total, golden["total_0p5_0p5"], atol=1e-5, rtol=0)
 
 
-def test_supervised_attention_agrees(golden: dict[str, Tensor]) -> None:
-    """The published code is for video: attention is counted within the frame that was annotated."""
-    inside = golden["roi_attn"].masked_fill(golden["frame_mask"].unsqueeze(1), 0)
-    inside = inside / inside.sum(-1, keepdim=True)
-    loss = attention_nll(inside[:, None, :, None], golden["att2_target"].unsqueeze(1))
-    torch.testing.assert_close(loss, golden["att2_loss"], atol=1e-5, rtol=0)
-
-
-SIZES = {"vocabulary": 11, "features": 6, "words": 4, "hidden": 6, "attention": 4, "dropout": 0.0, "classes": 3}
+SIZES = {"vocabulary": 11, "features": 6, "words": 4, "hidden": 6, "attention": 4, "dropout": 0.0}
 WORDS = torch.tensor([[[1, 4, 5, 2], [1, 6, 2, 0]], [[1, 8, 9, 2], [1, 3, 2, 0]]])
 VISUAL = torch.tensor([[[1, 0, 0], [1, 0, 0]], [[0, 1, 0], [1, 0, 0]]]).bool()
 VARIANTS = {
@@ -151,7 +144,7 @@ def test_reconstruction_teaches_the_localizer_and_decoding_does_not() -> None:
     decoder, localizer, features, mask = setting(CycleConfig())
     encoded = decoder.encode(features, mask)
     terms = cycle(decoder, localizer, encoded, decoder(encoded, WORDS[..., :-1]), WORDS, 0)
-    grads = [torch.autograd.grad(term, localizer.place.weight, allow_unused=True)[0] for term in terms.values()]
+    grads = [torch.autograd.grad(term, localizer.query.weight, allow_unused=True)[0] for term in terms.values()]
     assert grads[0] is None
     assert grads[1].abs().sum() > 0
 
@@ -161,9 +154,9 @@ def test_words_that_cannot_be_seen_do_not_count_in_zero_loss() -> None:
     encoded = decoder.encode(features, mask)
     decoded = decoder(encoded, WORDS[..., :-1])
     terms = cycle(decoder, localizer, encoded, decoded, WORDS, 0, VISUAL)
-    hint = decoder.embed(decoder.speak(decoded.states[..., 0, :]).argmax(-1)).relu()
+    hint = decoder.embed(decoder.word_logprobs(decoded.states[..., 0, :]).argmax(-1)).relu()
     seen = torch.einsum("ictn,inh->icth", localizer(encoded, hint)[0], encoded.regions)
-    logprobs = decoder.speak(decoder(encoded, WORDS[..., :-1], seen=seen.unsqueeze(3)).states[..., 0, :])
+    logprobs = decoder.word_logprobs(decoder(encoded, WORDS[..., :-1], attended=seen.unsqueeze(3)).states[..., 0, :])
     picked = logprobs.gather(-1, WORDS[..., 1:].unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(terms["reconstruct"], -0.5 * picked[VISUAL].mean())
 
@@ -173,21 +166,3 @@ def test_variants_that_need_to_know_what_is_visual_say_so() -> None:
     encoded = decoder.encode(features, mask)
     with pytest.raises(ValueError, match="zero-loss"):
         cycle(decoder, localizer, encoded, decoder(encoded, WORDS[..., :-1]), WORDS, 0)
-
-
-def test_supervised_attention_by_hand() -> None:
-    """Two branches, one word, two right regions: the mean of four negative logs."""
-    attention = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]).view(1, 1, 1, 2, 3)
-    positive = torch.tensor([True, True, False]).view(1, 1, 1, 3)
-    expected = -np.log([0.5, 0.25, 0.1, 0.8]).mean()
-    assert attention_nll(attention, positive).item() == pytest.approx(expected, abs=1e-6)
-    assert attention_nll(attention, ~positive & positive).item() == 0
-
-
-def test_region_classification_counts_only_known_regions() -> None:
-    decoder, _, features, _ = setting(CycleConfig())
-    classes = torch.tensor([[0, -1, 2, -1], [-1, -1, -1, 1]])
-    logits = decoder.classify(features)
-    picked = logits.log_softmax(-1).gather(-1, classes.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    torch.testing.assert_close(region_classification(decoder, features, classes), -picked[classes >= 0].mean())
-    assert region_classification(decoder, features, torch.full((2, 4), -1)).item() == 0

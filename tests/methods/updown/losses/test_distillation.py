@@ -10,7 +10,7 @@ from torch import Tensor
 from deixis.methods.updown.losses.distillation import DistilConfig, attention_kl, distil
 from deixis.methods.updown.network import Decoder, DecoderConfig
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "updown_training.npz"
+GOLDEN = Path(__file__).parents[3] / "golden" / "updown_training.npz"
 NOUN = torch.ones(1, 1, 1).bool()
 
 

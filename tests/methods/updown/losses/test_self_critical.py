@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.updown.decode import Rules, Sentences, greedy, sample
+from deixis.methods.updown.decode import BOS, EOS, FORBIDDEN, PAD, GenerationConfig, Sentences, greedy, sample
 from deixis.methods.updown.losses.self_critical import (
     CriticConfig,
     Images,
@@ -18,16 +18,15 @@ from deixis.methods.updown.losses.self_critical import (
     consistency_reward,
     match_reward,
     mean_of_others,
-    nothing_left,
     policy_gradient,
+    reward_converged,
     self_critical,
     sentence_logprobs,
 )
 from deixis.methods.updown.network import Decoder, DecoderConfig
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "updown_training.npz"
-PAD, BOS, EOS = 0, 1, 2
-RULES = Rules(BOS, EOS, PAD, banned=(PAD, BOS), max_words=3, repeats=False)
+GOLDEN = Path(__file__).parents[3] / "golden" / "updown_training.npz"
+SHORT = GenerationConfig(max_words=3)
 SIZES = {"words": 6, "hidden": 8, "attention": 4}
 
 
@@ -70,17 +69,17 @@ def test_the_others() -> None:
     assert mean_of_others(torch.tensor([[1.0, 2.0, 6.0]])).tolist() == [[4.0, 3.5, 1.5]]
 
 
-def all_sentences(vocabulary: int, rules: Rules) -> Tensor:
+def all_sentences(vocabulary: int, generation: GenerationConfig) -> Tensor:
     """Every sentence that the rules allow ``[1, S, T]``."""
-    words = [w for w in range(vocabulary) if w not in (*rules.banned, rules.eos)]
+    words = [w for w in range(vocabulary) if w not in (*FORBIDDEN, EOS)]
     found = []
-    for length in range(rules.max_words + 1):
+    for length in range(generation.max_words + 1):
         for body in itertools.product(words, repeat=length):
-            if not rules.repeats and any(a == b for a, b in itertools.pairwise(body)):
+            if any(a == b for a, b in itertools.pairwise(body)):
                 continue
-            ended = length < rules.max_words
-            if not ended or length >= rules.min_words:
-                found.append([*body, *[rules.eos] * ended, *[rules.pad] * (rules.max_words - length - 1)])
+            ended = length < generation.max_words
+            if not ended or length >= generation.min_words:
+                found.append([*body, *[EOS] * ended, *[PAD] * (generation.max_words - length - 1)])
     return torch.tensor(found).unsqueeze(0)
 
 
@@ -88,22 +87,22 @@ def all_sentences(vocabulary: int, rules: Rules) -> Tensor:
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("least", [0, 2])
 def test_probabilities_of_all_sentences_add_up(branches: int, temperature: float, least: int) -> None:
-    rules = Rules(BOS, EOS, PAD, banned=(PAD, BOS), max_words=3, min_words=least, repeats=False)
-    decoder = decoder_of(6, branches)
+    generation = GenerationConfig(max_words=3, min_words=least)
+    decoder = decoder_of(7, branches)
     encoded = decoder.encode_regions(images_of(1).regions)
-    words = all_sentences(6, rules)
-    logprobs = sentence_logprobs(decoder, encoded, words, rules, temperature)
+    words = all_sentences(7, generation)
+    logprobs = sentence_logprobs(decoder, encoded, words, generation, temperature)
     assert logprobs.sum(-1).exp().sum().item() == pytest.approx(1, abs=1e-5)
     assert torch.equal(logprobs == 0, words == PAD)
 
 
 def test_sentences_are_drawn_as_often_as_their_probability_says() -> None:
-    decoder = decoder_of(5, branches=2)
+    decoder = decoder_of(6, branches=2)
     encoded = decoder.encode_regions(images_of(1).regions)
-    words = all_sentences(5, RULES)
-    expected = sentence_logprobs(decoder, encoded, words, RULES, 0.7).sum(-1).exp()[0]
+    words = all_sentences(6, SHORT)
+    expected = sentence_logprobs(decoder, encoded, words, SHORT, 0.7).sum(-1).exp()[0]
     torch.manual_seed(0)
-    drawn = sample(decoder, encoded, RULES, samples=20_000, temperature=0.7).words
+    drawn = sample(decoder, encoded, SHORT, samples=20_000, temperature=0.7).words
     often = (drawn.unsqueeze(2) == words.unsqueeze(1)).all(-1).float().mean(1)[0]
     assert often.sum().item() == pytest.approx(1)
     # four standard deviations of a share of 20,000
@@ -111,10 +110,10 @@ def test_sentences_are_drawn_as_often_as_their_probability_says() -> None:
 
 
 def test_the_greedy_sentence_comes_first_in_the_same_pass() -> None:
-    decoder = decoder_of(7, branches=2).eval()
+    decoder = decoder_of(8, branches=2).eval()
     encoded = decoder.encode_regions(images_of(3).regions)
-    both = sample(decoder, encoded, RULES, samples=4, greedy_too=True)
-    alone = greedy(decoder, encoded, RULES)
+    both = sample(decoder, encoded, SHORT, samples=4, with_greedy=True)
+    alone = greedy(decoder, encoded, SHORT)
     assert both.words.shape[1] == 5
     steps = alone.words.shape[2]
     assert torch.equal(both.words[:, :1, :steps], alone.words)
@@ -123,14 +122,14 @@ def test_the_greedy_sentence_comes_first_in_the_same_pass() -> None:
 
 @pytest.mark.parametrize("branches", [1, 2])
 def test_gradients_are_right(branches: int) -> None:
-    decoder = decoder_of(6, branches).double()
+    decoder = decoder_of(7, branches).double()
     images = images_of(2, torch.float64)
-    words = torch.tensor([[[3, 4, EOS], [EOS, PAD, PAD]], [[5, 3, 5], [4, EOS, PAD]]])
+    words = torch.tensor([[[4, 5, EOS], [EOS, PAD, PAD]], [[6, 4, 6], [5, EOS, PAD]]])
     advantage = torch.tensor([[[1.0], [-2.0]], [[0.5], [0.25]]], dtype=torch.float64)
 
     def run(*parameters: Tensor) -> Tensor:
         encoded = decoder.encode_regions(images.regions)
-        return policy_gradient(sentence_logprobs(decoder, encoded, words, RULES, 0.8), advantage, words != PAD)
+        return policy_gradient(sentence_logprobs(decoder, encoded, words, SHORT, 0.8), advantage, words != PAD)
 
     assert torch.autograd.gradcheck(run, tuple(decoder.parameters()), fast_mode=True)
 
@@ -141,22 +140,22 @@ def long_sentences(images: Images, sentences: Sentences) -> Tensor:
 
 def first_word(images: Images, sentences: Sentences) -> Tensor:
     """One where the first word is the image's own."""
-    own = torch.tensor([3 + int(i) for i in images.ids]).unsqueeze(1)
+    own = torch.tensor([4 + int(i) for i in images.ids]).unsqueeze(1)
     return (sentences.words[..., 0] == own).float()
 
 
 @pytest.mark.parametrize("baseline", ["greedy", "others"])
 def test_terms_are_what_they_say(baseline: str) -> None:
-    decoder, images = decoder_of(6, dropout=0.5).train(), images_of(3)
+    decoder, images = decoder_of(7, dropout=0.5).train(), images_of(3)
     rewards: dict[str, tuple[float, Reward]] = {"length": (2.0, long_sentences), "first": (-1.0, first_word)}
     config = CriticConfig(samples=4, baseline=baseline)
     torch.manual_seed(3)
-    terms = self_critical(decoder, images, rewards, RULES, config)
+    terms = self_critical(decoder, images, rewards, SHORT, config)
     assert decoder.training
     decoder.eval()
     encoded = decoder.encode_regions(images.regions)
     torch.manual_seed(3)
-    made = sample(decoder, encoded, RULES, 4, greedy_too=baseline == "greedy")
+    made = sample(decoder, encoded, SHORT, 4, with_greedy=baseline == "greedy")
     total = 2 * long_sentences(images, made) - first_word(images, made)
     gained = total[:, -4:]
     against = total[:, :1] if baseline == "greedy" else mean_of_others(total)
@@ -166,7 +165,7 @@ def test_terms_are_what_they_say(baseline: str) -> None:
     torch.testing.assert_close(terms["reward-first"], first_word(images, made)[:, -4:].mean())
     words = made.words[:, -4:]
     logprobs = made.logprobs[:, -4:]  # of the distribution before the rules took words out of it
-    exact = sentence_logprobs(decoder, encoded, words, RULES)
+    exact = sentence_logprobs(decoder, encoded, words, SHORT)
     assert (exact.detach() >= logprobs - 1e-5).all()
     loss = policy_gradient(exact, (gained - against).unsqueeze(-1), words != PAD)
     torch.testing.assert_close(terms["policy"], loss)
@@ -221,34 +220,45 @@ def test_it_stops_when_the_gap_stays_at_nothing() -> None:
     config = CriticConfig(min_gap=0.1, patience=2)
 
     def stops(*gaps: float) -> bool:
-        return nothing_left([{"losses": {"gap": gap}} for gap in gaps], config)
+        return reward_converged([{"losses": {"gap": gap}} for gap in gaps], config)
 
     assert not stops()
     assert not stops(0.0)
     assert not stops(0.05, 0.2)
     assert not stops(0.05, 0.2, 0.05)
     assert stops(0.5, 0.05, 0.05)
-    assert not nothing_left([{"losses": {"gap": 0.0}}] * 9, CriticConfig(patience=0))
-    assert not nothing_left([{"losses": {"words": 0.0}}] * 9, config)  # a phase of another objective
+    assert not reward_converged([{"losses": {"gap": 0.0}}] * 9, CriticConfig(patience=0))
+    assert not reward_converged([{"losses": {"words": 0.0}}] * 9, config)  # a phase of another objective
+
+
+def test_only_the_branches_in_use_are_sampled_and_trained() -> None:
+    decoder, images = decoder_of(7, branches=3), images_of(2)
+    terms = self_critical(
+        decoder, images, {"length": (1.0, long_sentences)}, GenerationConfig(max_words=3, branches=1), CriticConfig()
+    )
+    terms["policy"].backward()
+    assert decoder.energy.grad is not None
+    assert decoder.energy.grad[0].any()
+    assert not decoder.energy.grad[1:].any()
 
 
 @pytest.mark.parametrize(("baseline", "branches"), [("greedy", 1), ("others", 1), ("others", 2)])
 def test_it_raises_the_reward(baseline: str, branches: int) -> None:
     """Each image has a sentence of its own that no other has, and nothing but the reward tells which."""
-    reward = cider_reward({str(i): [[3 + i, 3 + (i + 1) % 4, EOS]] for i in range(4)}, EOS)
+    reward = cider_reward({str(i): [[4 + i, 4 + (i + 1) % 4, EOS]] for i in range(4)}, EOS)
     config = CriticConfig(samples=24, baseline=baseline)
     images = images_of(4)
     torch.manual_seed(1)
-    decoder = Decoder(DecoderConfig(8, features=5, words=8, hidden=16, attention=8, dropout=0.0, branches=branches))
+    decoder = Decoder(DecoderConfig(9, features=5, words=8, hidden=16, attention=8, dropout=0.0, branches=branches))
     optimiser = torch.optim.Adam(decoder.parameters(), 0.02)
 
     def present() -> float:
-        return reward(images, greedy(decoder, decoder.encode_regions(images.regions), RULES)).mean().item()
+        return reward(images, greedy(decoder, decoder.encode_regions(images.regions), SHORT)).mean().item()
 
     before = present()
     for _ in range(50):
         optimiser.zero_grad()
-        self_critical(decoder, images, {"cider": (1.0, reward)}, RULES, config)["policy"].backward()
+        self_critical(decoder, images, {"cider": (1.0, reward)}, SHORT, config)["policy"].backward()
         optimiser.step()
     # a sentence of chance has 1, the image's own has 7.5: it is too short for n-grams of four
     assert present() > before + 2
