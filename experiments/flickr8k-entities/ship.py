@@ -23,7 +23,7 @@ from deixis.errors import DeixisError
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.metrics.score import Score, load_scores
 from deixis.model_folder import Precision, pack_model, read_config
-from deixis.pipelines.load import KINDS, PACKAGE
+from deixis.pipelines.models import KINDS, PACKAGE
 from deixis.types import Json
 from deixis.vision.backbone import imagenet_classes
 
@@ -43,8 +43,8 @@ PURPOSE = {
 }
 
 ALONE = """\
-These are the captioner's own. A finder beside it (`--finder`) has a say in its sentences and places their nouns;
-`docs/results.md` tells what that is worth."""
+These are the scores of the captioner alone. A grounder (`--grounder`) reranks its sentences and grounds their noun
+phrases; `docs/results.md` has the scores of both together."""
 
 HEADLINE = {
     "CIDEr": "CIDEr-D of the captions, against five references",
