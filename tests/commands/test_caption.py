@@ -235,6 +235,9 @@ def test_pictures_are_drawn_to_a_file_or_a_folder(
     assert found == ["0.png", "0.png.png", "1.png", "2.png", "3.png", "more/0.png"]
     assert cli.run(["caption", str(photos), "--model", str(model), "--draw", str(drawn)]) == 2
     assert "must be a folder" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert cli.run(["caption", str(photos), "--model", str(model), "--draw", str(tmp_path / "file")]) == 1
+    assert "It is a file; choose a folder." in capsys.readouterr().err
 
 
 def test_branches_are_drawn_of_one_photograph(
