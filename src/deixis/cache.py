@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar
-
-T = TypeVar("T")
 
 _LOOKUP = 500  # keys in one query; SQLite takes no more than 999 everywhere
+_CREATE = "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, crc INTEGER, text BLOB) WITHOUT ROWID"
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _KEEPING: ContextVar[bool] = ContextVar("keeping", default=True)
 
@@ -57,52 +55,48 @@ class TextCache:
         self._usable = True
 
     def read(self, names: Iterable[str]) -> dict[str, str]:
-        """The texts of those names that are there."""
+        """Return the texts of those names that are in the table."""
         keys = {_key(name): name for name in names}
-        return self._use(lambda table: _lookup(table, keys), {})
+        found: dict[str, str] = {}
+        wanted = list(keys)
+
+        def lookup(table: sqlite3.Connection) -> None:
+            for start in range(0, len(wanted), _LOOKUP):
+                some = wanted[start : start + _LOOKUP]
+                query = f"SELECT key, crc, text FROM texts WHERE key IN ({','.join('?' * len(some))})"
+                for key, crc, text in table.execute(query, some):
+                    if isinstance(text, bytes) and zlib.crc32(text) == crc:
+                        found[keys[key]] = text.decode()
+
+        self._use(lookup)
+        return found
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Keep the texts, all of them or none."""
         rows = [(_key(name), zlib.crc32(data := text.encode()), data) for name, text in texts.items()]
-        self._use(lambda table: table.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?)", rows), None)
+        self._use(lambda table: table.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?)", rows))
 
-    def _use(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+    def _use(self, action: Callable[[sqlite3.Connection], object]) -> None:
+        """Run an action on the open table; a damaged file is deleted and created again."""
         if not self._usable or not _KEEPING.get():
-            return otherwise
+            return
         try:
-            try:
-                return self._act(action)
-            except sqlite3.DatabaseError as error:
-                if error.sqlite_errorcode not in _DAMAGED:
-                    raise
-                for file in (self.path, self.path.with_name(f"{self.path.name}-journal")):
-                    file.unlink(missing_ok=True)
-                return self._act(action)
+            for attempt in (1, 2):
+                try:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    with closing(sqlite3.connect(self.path, timeout=60)) as table, table:
+                        table.execute(_CREATE)
+                        action(table)
+                    return
+                except sqlite3.DatabaseError as error:
+                    if error.sqlite_errorcode not in _DAMAGED or attempt == 2:
+                        raise
+                    for file in (self.path, self.path.with_name(f"{self.path.name}-journal")):
+                        file.unlink(missing_ok=True)
         except (sqlite3.Error, OSError) as error:
             self._usable = False
-            print(f"{self.path} cannot be used ({error}): nothing is kept for the next time.", file=sys.stderr)
-            return otherwise
-
-    def _act(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.path, timeout=60)) as table, table:
-            table.execute(
-                "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, crc INTEGER, text BLOB) WITHOUT ROWID"
-            )
-            return action(table)
+            print(f"{self.path} cannot be used ({error}). Parses are not kept for the next run.", file=sys.stderr)
 
 
 def _key(name: str) -> bytes:
     return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _lookup(table: sqlite3.Connection, keys: Mapping[bytes, str]) -> dict[str, str]:
-    found = {}
-    wanted = list(keys)
-    for start in range(0, len(wanted), _LOOKUP):
-        some = wanted[start : start + _LOOKUP]
-        query = f"SELECT key, crc, text FROM texts WHERE key IN ({','.join('?' * len(some))})"
-        for key, crc, text in table.execute(query, some):
-            if isinstance(text, bytes) and zlib.crc32(text) == crc:
-                found[keys[key]] = text.decode()
-    return found

@@ -305,6 +305,10 @@ class GroundedCaption:
         """Return the groundings that metrics of words read: those of single nouns, else all groundings."""
         return tuple(g for g in self.word_groundings if g.pos != "VERB") or self.groundings
 
+    def all_words(self) -> tuple[Grounding, ...]:
+        """Return the groundings of single nouns and verbs, else all groundings."""
+        return self.word_groundings or self.groundings
+
     def to_json(self) -> Json:
         """Return the shape that every verb shares; :meth:`from_json` gives back an equal value."""
         return {

@@ -85,7 +85,7 @@ def caption(
         from deixis.pipelines.caption import caption_stream
         from deixis.pipelines.folder import open_photos
         from deixis.pipelines.models import load_models
-        from deixis.show.caption_output import picture_files, print_caption, save_branches, save_picture
+        from deixis.pipelines.output import picture_files, print_caption, save_branches, save_picture
     options, pictures = caption_options(rerank, place, check), picture_files(draw, wanted, alone)
     if threads:
         torch.set_num_threads(threads)

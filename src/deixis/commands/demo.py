@@ -40,8 +40,8 @@ def demo(
     with console.status("loading the models"):
         from deixis.pipelines.caption import caption
         from deixis.pipelines.models import load_models
+        from deixis.pipelines.output import print_caption, save_picture
         from deixis.pipelines.photo import Photo
-        from deixis.show.caption_output import print_caption, save_picture
         from deixis.show.page import Shown, caption_page
 
         models = load_models(model, device=device)

@@ -70,9 +70,9 @@ class Album:
         """A caption of ``caption.image``; its boxes are cut to the image, and :class:`BadRecord` if nothing is left."""
         size = (caption.width, caption.height) if caption.width > 0 and caption.height > 0 else None
         _whole(caption.image, caption.caption, caption.model, *caption.words)
-        groundings = tuple(_cut(grounding, size) for grounding in caption.groundings)
+        phrases, words = (tuple(_cut(g, size) for g in each) for each in (caption.groundings, caption.word_groundings))
         self.see(caption.image, size)
-        self._entries[caption.image].captions.append(replace(caption, groundings=groundings))
+        self._entries[caption.image].captions.append(replace(caption, groundings=phrases, word_groundings=words))
 
     def add_answer(self, image: str, answer: Answer, size: Size | None = None) -> None:
         """A phrase of an image, its box cut like those of captions."""
@@ -204,7 +204,8 @@ def head_nouns(pictures: Sequence[Picture], quiet: bool = False) -> dict[str, st
     """Phrase -> the lemma of its head noun, which is what its category is called: "two brown dogs" -> "dog"."""
     from deixis.language.parse import parse
 
-    texts = sorted({grounding.text for picture in pictures for grounding in picture.places()})
+    words = {word.text for picture in pictures for caption in picture.captions for word in caption.word_groundings}
+    texts = sorted({grounding.text for picture in pictures for grounding in picture.places()} | words)
     named = {}
     for text, grammar in zip(texts, parse(texts, quiet=quiet), strict=True):
         head = grammar.head(0, len(grammar))

@@ -175,6 +175,8 @@ def _parse(
     with _no_collection():
         parses = {name: _from_row(row) for name, row in (store.read(names) if cache else {}).items()}
     missing = [name for name in dict.fromkeys(names) if name not in parses]
+    if not missing:
+        return [parses[name] for name in names]
     batches = [missing[i : i + BATCH] for i in range(0, len(missing), BATCH)]
     with _bar(len(missing), quiet) as advance:
         sentences = [[sentence(name) for name in batch] for batch in batches]

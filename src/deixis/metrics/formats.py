@@ -351,8 +351,11 @@ class _Reader:
         except DeixisError as error:
             raise self.fault(str(error).rstrip(".")) from None
         self.once(self.image, "a caption of this image")
-        groundings = tuple(replace(g, box=self.box(g.box, g.text)) for g in caption.groundings)
-        self.captions[self.image] = replace(caption, image=self.image, groundings=groundings)
+        groundings, words = (
+            tuple(replace(g, box=self.box(g.box, g.text)) for g in each)
+            for each in (caption.groundings, caption.word_groundings)
+        )
+        self.captions[self.image] = replace(caption, image=self.image, groundings=groundings, word_groundings=words)
 
     def phrase(self, record: Mapping[str, Any]) -> None:
         phrase = self.text(record, "phrase")

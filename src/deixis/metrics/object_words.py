@@ -184,14 +184,14 @@ def _alone(words: Iterable[str], quiet: bool) -> dict[str, str]:
 def said_words(
     captions: Mapping[str, GroundedCaption], classes: ObjectClasses, quiet: bool = False
 ) -> dict[str, tuple[Sentence]]:
-    """The groundings of generated captions as object words; those of no class are no object words."""
+    """Return the grounded nouns of generated captions as object words; a noun of no class is no object word."""
     # a single word is its own head; only longer groundings need the grammar
-    long = [image for image, c in captions.items() if any(g.end - g.start > 1 for g in c.groundings)]
+    long = [image for image, c in captions.items() if any(g.end - g.start > 1 for g in c.nouns())]
     parses = dict(zip(long, parse_words([captions[image].words for image in long], quiet=quiet), strict=True))
     said: dict[str, tuple[Sentence]] = {}
     for image, caption in captions.items():
         words = []
-        for grounding in caption.groundings:
+        for grounding in caption.nouns():
             at = parses[image].head(grounding.start, grounding.end) if image in parses else grounding.start
             name = None if at is None else classes.of(caption.words[at])
             if at is not None and name is not None:

@@ -67,7 +67,9 @@ class Models:
     @property
     def name(self) -> str:
         """The name in results."""
-        return combined_name(self.captioner.name, self.grounder)
+        if self.grounder is None:
+            return self.captioner.name
+        return f"{self.captioner.name}, placed by {self.grounder.name}"
 
     @property
     def hash(self) -> str:
@@ -91,11 +93,6 @@ class Models:
     def shares_regions(self) -> bool:
         """Whether the grounder reads the captioner's regions."""
         return self.grounder is not None and self.extractor is self.grounder.extractor
-
-
-def combined_name(captioner: str, grounder: PhraseGrounder | None) -> str:
-    """Return the name of a captioner with its grounder."""
-    return captioner if grounder is None else f"{captioner}, placed by {grounder.name}"
 
 
 # Models by name -----------------------------------------------------------------------------------------------------

@@ -87,6 +87,11 @@ class CaptionResult(Drawable):
         return self.caption.groundings
 
     @property
+    def absent(self) -> tuple[Grounding, ...]:
+        """The phrases that the grounder found probably absent; none where boxes come from attention."""
+        return tuple(one for one in self.groundings if one.point is not None and one.score < MIN_PRESENCE)
+
+    @property
     def confident(self) -> bool:
         """Whether no check lowered the confidence."""
         return not any(warning.lowers_confidence for warning in self.warnings)
@@ -117,7 +122,7 @@ class CaptionResult(Drawable):
         """Return the photograph with a box for each noun phrase, and the sentence below it."""
         from deixis.show.draw import draw_caption
 
-        return draw_caption(self.photograph(), self.caption)
+        return draw_caption(self.photograph(), self.caption, note=self.note, absent=self.absent)
 
     def __str__(self) -> str:
         return self.text if self.confident else f"{self.text} (low confidence)"
@@ -204,5 +209,8 @@ def draw_scored(photograph: Image.Image, groundings: Sequence[Grounding]) -> Dra
     """Return a photograph with a box, a text and a score for each grounding."""
     from deixis.show.draw import Mark, colour, draw_boxes
 
-    marks = [Mark.of(one, colour(i), f"{one.text} {one.score:.0%}") for i, one in enumerate(groundings)]
+    marks = [
+        Mark.of(one, colour(i), f"{one.text} {one.score:.0%}", absent=one.score < MIN_PRESENCE)
+        for i, one in enumerate(groundings)
+    ]
     return draw_boxes(photograph, marks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -39,7 +39,8 @@ def text_on(background: str) -> str:
 class Mark:
     """A box to draw, in pixels of the image, with its label and colour.
 
-    Parts are drawn as thin dashed boxes, the point as a cross. Where labels do not all fit, the less sure ones go.
+    Parts are drawn as thin dashed boxes, the point as a cross. Where labels do not all fit, those with low scores are
+    left out. The box of something that is probably absent is dashed.
     """
 
     box: Box
@@ -48,11 +49,13 @@ class Mark:
     parts: tuple[Box, ...] = ()
     sure: float = 1.0
     point: Point | None = None
+    absent: bool = False
 
     @classmethod
-    def of(cls, grounding: Grounding, ink: str, label: str | None = None) -> Mark:
-        """The mark of a grounding: its box, its parts, and its text or another label."""
-        return cls(grounding.box, grounding.text if label is None else label, ink, grounding.parts, grounding.score)
+    def of(cls, grounding: Grounding, ink: str, label: str | None = None, absent: bool = False) -> Mark:
+        """Return the mark of a grounding: its box, its parts, and its text or another label."""
+        text = grounding.text if label is None else label
+        return cls(grounding.box, text, ink, grounding.parts, grounding.score, absent=absent)
 
     def scaled(self, scale: float) -> Mark:
         """The mark on an image that is larger by this factor."""
@@ -100,7 +103,7 @@ def draw_marks(image: Image.Image, marks: Sequence[Mark], width: int, label_size
     boxes = [_cut(mark.box, size) for mark in marks]
     for mark, box in zip(marks, boxes, strict=True):
         items.append(Rect(_cut(_grown(box), size), PAPER, 1))  # a hair of white keeps the line visible anywhere
-        items.append(Rect(box, mark.colour, line))
+        items.append(Rect(box, mark.colour, line, dashed=mark.absent))
     for mark in marks:
         if mark.point is not None:
             items += _cross(mark.point, max(4, min(size) // 40))
@@ -114,12 +117,25 @@ def draw_left_out(labels: Sequence[tuple[str, str]], width: int, size: int) -> l
     return [draw_text(spans, width, size, padding=size // 2, ink=FAINT)] if labels else []
 
 
-def draw_caption(image: Image.Image, caption: GroundedCaption, min_side: int = 480) -> Drawing:
-    """The image with the caption's groundings drawn on it and the sentence below, each noun coloured like its box."""
-    marks = [Mark.of(grounding, colour(i)) for i, grounding in enumerate(caption.groundings)]
+def draw_caption(
+    image: Image.Image,
+    caption: GroundedCaption,
+    min_side: int = 480,
+    note: str = "",
+    absent: Collection[Grounding] = (),
+) -> Drawing:
+    """Return the image with the caption's boxes, and below it the sentence, each phrase in the colour of its box.
+
+    A ``note`` stands below the sentence. Groundings that are probably ``absent`` have dashed boxes.
+    """
+    marks = [Mark.of(one, colour(i), absent=one in absent) for i, one in enumerate(caption.groundings)]
     picture = draw_boxes(image, marks, min_side)
     width = max(picture.width, NARROWEST)
-    return stack([picture, draw_text(caption_spans(caption), width, size=max(14, round(width / 26)))])
+    size = max(14, round(width / 26))
+    parts = [picture, draw_text(caption_spans(caption), width, size=size)]
+    if note:
+        parts.append(draw_text([Span(note)], width, size=max(12, round(size * 0.7)), ink=FAINT))
+    return stack(parts)
 
 
 def caption_spans(caption: GroundedCaption, colours: Sequence[str] = ()) -> list[Span]:

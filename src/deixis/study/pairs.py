@@ -73,7 +73,7 @@ def _places(
         found[*key, often[key]] = grounding
 
     for number, (caption, by_place) in enumerate(zip(captions, same, strict=True)):
-        for grounding in sorted(caption.groundings, key=lambda g: (g.start, g.end)):
+        for grounding in sorted(caption.all_words(), key=lambda g: (g.start, g.end)):
             place: Key = (grounding.start, grounding.end) if by_place else (nouns[grounding.text],)
             add(("caption", number, *place), grounding)
     for answer in picture.answers:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -16,13 +15,11 @@ from deixis.cache import cache_folder
 from deixis.errors import DeixisError, UsageError
 from deixis.files import make_folder
 from deixis.localize.attention import branch_groundings
+from deixis.pipelines.results import CaptionResult
 from deixis.show.draw import caption_spans, text_on
 from deixis.show.drawing import save_drawing
 from deixis.show.terminal import encode_picture, find_protocol
 from deixis.types import GroundedCaption
-
-if TYPE_CHECKING:
-    from deixis.pipelines.results import CaptionResult
 
 PICTURES = (".png", ".jpg", ".jpeg", ".svg", ".webp")
 
