@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,3 +38,10 @@ def loaded_once(shipped: Models, monkeypatch: pytest.MonkeyPatch) -> Models:
 
     monkeypatch.setattr(models, "_load", load_once)
     return shipped
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java runtime: METEOR and SPICE, which take seconds and have tests of their own, are left out."""
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, *args, **kwargs: None if name == "java" else which(name))

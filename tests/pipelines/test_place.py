@@ -13,7 +13,7 @@ from deixis.language.parse import parse_words
 from deixis.language.queries import Query, caption_query, visible_phrases
 from deixis.language.vocabulary import Vocabulary
 from deixis.pipelines.caption import CaptionOptions, caption, finish
-from deixis.pipelines.models import Models, combined_name
+from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import default_place, place
 from deixis.types import AttentionTrace, Candidate
@@ -82,7 +82,7 @@ def test_noun_phrases_get_the_boxes_that_the_grounder_finds() -> None:
     assert [g.score for g in found.groundings] == [n / 100 for n in widths]
     assert all(g.pointing() == (2.0, 5.0) for g in found.groundings)
     assert all(g.parts == () and g.heat is None for g in found.groundings)
-    assert found.model == "small, placed by widths" == combined_name("small", grounder)  # type: ignore[arg-type]
+    assert found.model == "small, placed by widths"
     assert (found.words, found.logprob) == (WORDS, -2.5)
     assert (found.image, found.width, found.height) == ("i.png", 60, 40)
     assert GroundedCaption.from_json(found.to_json()) == found
