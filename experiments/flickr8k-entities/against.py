@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deixis.evaluation.tables.describe import read_experiment
+from deixis.evaluation.tables.kept import read_kept
 from deixis.metrics.bootstrap import paired_bootstrap
-from deixis.tables.describe import read_experiment
-from deixis.tables.kept import read_kept
 
 CAPTIONS = ("CIDEr", "F1_loc", "F1_loc_per_sent", "attention_accuracy")
 PHRASES = ("accuracy", "pointing")

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import tyro
+from deixis.pipelines.load import PhraseGrounder, load_captioner, load_finder
 
 from deixis.data import Sample, load
 from deixis.evaluation.evaluate import caption_images
@@ -31,7 +32,6 @@ from deixis.metrics.formats import Predictions
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import Score
 from deixis.pipelines import rerank as judging
-from deixis.pipelines.load import PhraseGrounder, load_captioner, load_finder
 from deixis.pipelines.place import reground
 from deixis.pipelines.rerank import COSINE, LEAST, PAIR, assist
 from deixis.types import GroundedCaption, Regions

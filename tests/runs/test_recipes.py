@@ -13,7 +13,7 @@ from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe, with_cycle, with_reward, with_teacher
 from deixis.runs.options import AddedLosses, matcher, with_options
 from deixis.runs.recipes import RECIPES, find_recipe, read_recipe
-from deixis.runs.renamed import refuse_old_options
+from deixis.training.renamed import refuse_old_options
 
 ROOT = Path(__file__).parents[2]
 KEPT = [

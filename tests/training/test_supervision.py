@@ -11,12 +11,12 @@ from deixis.methods.albef.recipes import ALBEF_RECIPES
 from deixis.methods.reir.recipes import REIR_RECIPES
 from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, with_cycle, with_reward, with_teacher
-from deixis.model_folder import read_supervision
+from deixis.model_folder import read_supervision, with_proposals
 from deixis.runs.options import with_options
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
 from deixis.training.recipe import Recipe
-from deixis.training.supervision import PAIRS, SourceModel, supervision_of, with_proposals
+from deixis.training.supervision import PAIRS, SourceModel, supervision_of
 
 UPDOWN = UPDOWN_RECIPES["updown-small"]
 SAMPLE = Sample("1", (Caption("a dog", ("a", "dog")),))

@@ -47,10 +47,10 @@ def table(
         only_report: write tables and charts from the kept runs, without data and training.
         as_json: write the numbers of the tables to stdout as JSON.
     """
-    from deixis.tables.describe import Run, read_experiment
-    from deixis.tables.kept import read_kept
-    from deixis.tables.report import write_report
-    from deixis.tables.runs import Runner
+    from deixis.evaluation.tables.describe import Run, read_experiment
+    from deixis.evaluation.tables.kept import read_kept
+    from deixis.evaluation.tables.report import write_report
+    from deixis.evaluation.tables.runs import Runner
 
     console = stderr_console(quiet)
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
-from rich.console import Console
 
+from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
-from deixis.runs.renamed import refuse_old_options
 from deixis.training.recipe import Recipe
+from deixis.training.renamed import refuse_old_options
 from deixis.vision.store import FeatureStore
 
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 ADDED = """\
@@ -52,9 +51,9 @@ class Options(Generic[AnyRecipe]):
     seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
-    device: str = "auto"  # auto (the fastest available), cpu, cuda, cuda:1, mps
-    threads: int = 0  # of torch; 0: one per core
-    quiet: Switch = False  # no progress and no messages
+    device: Device = "auto"
+    threads: Threads = 0
+    quiet: Quiet = False
 
 
 def cli(args: Sequence[str]) -> int:
@@ -80,11 +79,12 @@ def train(options: Options[Recipe]) -> int:
     from deixis.device import train_on
     from deixis.runs.run import InitFrom, run_recipe, seed_summary
     from deixis.training.data import TrainingData
+    from deixis.training.log import best_epoch
 
     train_on(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
-    console = Console(stderr=True, quiet=options.quiet, highlight=False)
+    console = stderr_console(options.quiet)
     store = FeatureStore(options.features)
     with console.status(f"reading {options.data}"):
         data = TrainingData.from_folder(options.data, store, options.train_split, options.val_split)
@@ -101,7 +101,7 @@ def train(options: Options[Recipe]) -> int:
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
         scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
-        console.print(f"{out}: best epoch {metrics['best_epoch']}, {scores}")
+        console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
     if options.seeds > 1:
         summary = seed_summary(found)
         (options.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")

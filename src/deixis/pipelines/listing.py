@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from deixis.errors import DeixisError
+from deixis.model_folder import with_proposals
 from deixis.pipelines.models import KINDS, model_folder, model_names
-from deixis.training.supervision import with_proposals
 from deixis.types import Json
 
 RUNS = Path("runs")

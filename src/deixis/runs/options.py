@@ -20,8 +20,8 @@ from deixis.errors import UsageError
 from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.updown.recipes import SMALL, UpDownRecipe, with_cycle, with_reward, with_teacher
 from deixis.model_folder import read_config
-from deixis.runs.renamed import refuse_old_options
 from deixis.training.recipe import Recipe
+from deixis.training.renamed import refuse_old_options
 
 
 @dataclass(frozen=True)

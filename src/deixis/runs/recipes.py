@@ -12,8 +12,8 @@ from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.methods.reir.recipes import REIR_RECIPES, ReirRecipe
 from deixis.methods.scan.recipes import SCAN_RECIPES, ScanRecipe
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe
-from deixis.runs.renamed import combined_command, current_fields
 from deixis.training.recipe import Recipe, from_json
+from deixis.training.renamed import combined_command, current_fields
 from deixis.types import Json
 
 RECIPES: dict[str, Recipe] = {**UPDOWN_RECIPES, **SCAN_RECIPES, **REIR_RECIPES, **ALBEF_RECIPES}

@@ -14,8 +14,8 @@ from deixis.data.reading import BadFile, read_json, read_json_lines
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import ClassCount
 from deixis.metrics.score import Score, load_scores
-from deixis.runs.renamed import current_fields
 from deixis.training.log import best_epoch, current_line
+from deixis.training.renamed import current_fields
 from deixis.types import GroundedCaption, Grounding, Json
 
 FindSample = Callable[[str], Sample | None]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deixis.model_folder import read_supervision
+from deixis.model_folder import PROPOSALS, read_supervision
 from deixis.training.data import TrainingData
 from deixis.training.recipe import Recipe
 
@@ -18,8 +18,6 @@ PAIRS = f"{CAPTIONS}, no boxes"
 
 BOX_SCORES = frozenset({"accuracy", "mean_iou", "pointing", "F1_all", "F1_loc"})
 """Validation scores that are computed with boxes of the validation set."""
-
-_PROPOSALS = "; proposals: "
 
 
 @dataclass(frozen=True)
@@ -43,17 +41,10 @@ def supervision_of(recipe: Recipe, data: TrainingData, sources: Sequence[SourceM
     if recipe.monitor in BOX_SCORES:
         parts.append(f"best epoch selected by {recipe.monitor} on boxes of the validation set")
     for source in sources:
-        text = source.supervision.split(_PROPOSALS)[0]  # they have the same proposals as this run
+        text = source.supervision.split(PROPOSALS)[0]  # they have the same proposals as this run
         if text not in (CAPTIONS, PAIRS):
             parts.append(f"{source.role}: {text}")
     proposals = str(data.extractor["description"].get("proposals", {}).get("supervision", ""))
     if recipe.uses_regions and proposals.startswith("boxes"):
         parts.append(f"proposals: {proposals}")
     return "; ".join([f"{CAPTIONS}{boxes}", *parts]) if boxes or parts else PAIRS
-
-
-def with_proposals(supervision: str, proposals: str) -> str:
-    """Add the supervision of the proposals where a text of version 0.1 does not state it."""
-    if not proposals.startswith("boxes") or _PROPOSALS in supervision:
-        return supervision
-    return f"{supervision}{_PROPOSALS}{proposals}"

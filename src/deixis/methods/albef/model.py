@@ -103,7 +103,7 @@ class AlbefGrounder:
         encoded = self.network.encode(inputs)
         return [
             EncodedPhoto(
-                encoded.select(torch.tensor([i], device=inputs.device)),
+                encoded.select(torch.tensor([i]).to(inputs.device)),
                 photo.size,
                 photo if isinstance(photo, Regions) and len(photo) else None,
             )

@@ -58,10 +58,10 @@ from deixis.training.types import Scores
 from deixis.types import Grounding, Regions
 from deixis.vision.store import require_extractor
 
-WHITENED = 300  # images whose cells tell what cells are like
+WHITENED = 300  # images whose cells fit the whitening
 
 
-# What the network is shown ------------------------------------------------------------------------------------------
+# Batches ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Batch:
     images: Tensor  # [B, side, side, features], or [B, 3, P, P]
     captions: Texts
     targets: Texts  # the caption again where an image has no boxes
-    boxed: Tensor  # [B] where it has
+    boxed: Tensor  # [B] True where an image has boxes
     masks: Tensor  # [B, M, M] True in the boxes
 
 
@@ -209,7 +209,7 @@ class Network(nn.Module):
         return alignment(pair_scores(self.model, encoded, texts, read), _same(texts))
 
     def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
-        """Match logits ``[B, 2]`` of the true pairs, and their maps where they are wanted."""
+        """Match logits ``[B, 2]`` of the true pairs, and with ``mapped`` their maps."""
         if mapped:
             matched = match_and_map(self.model, encoded, texts, read)
             return matched.logits, matched.maps
@@ -225,9 +225,9 @@ class Network(nn.Module):
         same: Tensor,
         progress: float,
     ) -> dict[str, Tensor]:
-        """Contrast, matching and masked words, with the momentum copy's help (ALBEF; AMC Sec. 2.1)."""
+        """Contrast, matching and masked words, with soft targets of the momentum copy (ALBEF; AMC Sec. 2.1)."""
         model, momentum, config = self.model, self.momentum, self.recipe.momentum
-        soft = config.soft * min(1.0, progress * self.recipe.epochs)  # the copy is trusted after an epoch
+        soft = config.soft * min(1.0, progress * self.recipe.epochs)  # rises over the first epoch
         hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
         with torch.no_grad():
             model.temperature.clamp_(0.001, 0.5)
@@ -253,7 +253,7 @@ class Network(nn.Module):
 
 
 def _same(texts: Texts) -> Tensor:
-    """Pairs of equal texts ``[B, B]``, which are as good as each other."""
+    """Pairs of equal texts ``[B, B]``: each is a positive of the other's image."""
     return (texts.ids[:, None] == texts.ids[None]).all(-1)
 
 
@@ -354,7 +354,7 @@ def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Tri
 
 
 def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[Triplet]]:
-    """Detector labels, and the phrases of the captions that mean one of them."""
+    """Triplets of detector labels, and of the caption phrases that name a detected class."""
     things = read_detections(Path(recipe.detections), recipe.min_score)
     parses = iter(parse([caption.text for sample in samples for caption in sample.captions]))
     found = {}
@@ -372,19 +372,19 @@ def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[
 
 @dataclass(frozen=True, eq=False)
 class Looking:
-    """Images by id, as the model takes them."""
+    """Input images of the model by id."""
 
     data: TrainingData
     config: AlbefConfig
 
     def to_learn(self, image_id: str) -> Tensor:
-        """With varied colours where the model reads pixels."""
+        """The input for training: grid cells, or pixels with varied colours."""
         if self.config.patch:
             return standardise(jitter_colours(square_pixels(self._samples[image_id].open(), self.config)))
         return square_grid(self.data.regions[image_id], self.config)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
-        """As a pointer takes it."""
+        """The input of :meth:`AlbefGrounder.encode`."""
         return self._samples[image_id].open() if self.config.patch else self.data.regions[image_id]
 
     @cached_property
@@ -393,7 +393,7 @@ class Looking:
 
 
 class Validation:
-    """The validation images: which caption finds which image, and where phrases point, where boxes can tell."""
+    """Validation: retrieval of images by captions, and pointing where there are boxes."""
 
     def __init__(self, data: TrainingData) -> None:
         self.samples = tuple(data.validation)
@@ -401,7 +401,7 @@ class Validation:
 
     @torch.no_grad()
     def scores(self, pointer: AlbefGrounder, look: Looking) -> Scores:
-        """R@1 of finding the image of a caption by the whole; pointing of phrases with boxes."""
+        """R@1 of the image of a caption by the contrastive score; pointing of phrases with boxes."""
         model, images = pointer.network, [s.image_id for s in self.samples]
         captions = [caption.text for sample in self.samples for caption in sample.captions]
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]

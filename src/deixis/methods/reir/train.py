@@ -62,14 +62,14 @@ class Batch:
 
     regions: PaddedRegions
     phrases: PaddedPhrases
-    names: Tensor | None  # [I, N, E] what regions are called
+    names: Tensor | None  # [I, N, E] vectors of the class names of regions
 
 
 class Network(nn.Module):
-    """The refiner, and what exists only while training: a decoder of phrases and a classifier of relations."""
+    """The grounder's network, and for training only a decoder of phrases and a classifier of relations."""
 
     def __init__(self, recipe: ReirRecipe, config: ReirConfig, relations: Sequence[int] = ()) -> None:
-        """``relations`` is how often each category of relation is said."""
+        """``relations`` is the number of occurrences of each category of relation."""
         super().__init__()
         recipe.check_losses()
         self.recipe = recipe
@@ -105,7 +105,7 @@ class Network(nn.Module):
         return terms
 
     def _taught(self, matched: Matched, batch: Batch) -> Tensor:
-        """Eq. 15: both stages."""
+        """Self-taught regression of both stages (Eq. 15)."""
         config, mask = self.recipe.self_taught, batch.phrases.mask.unsqueeze(-1)
         assert matched.offsets is not None
         where = mask & batch.regions.mask.unsqueeze(1)
@@ -135,7 +135,7 @@ def collate(
     categories: Mapping[str, int],
     config: ReirConfig,
 ) -> Batch:
-    """Pad regions and captions to the most of the batch."""
+    """Pad regions and captions to the largest numbers of the batch."""
     seen, named = [regions[example.image_id] for example in examples], config.names != "none"
     phrases = pad_phrases([example.descriptions for example in examples], vocabulary, categories, named)
     return Batch(pad_regions(seen), phrases, name_vectors(seen, config.top_names) if named else None)
@@ -158,7 +158,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
     kept = relation_categories(said.elements(), recipe.relations.min_count)
     categories = {name: number for number, name in enumerate(kept, 1)}
     if config.names != "none":
-        # all at once, rather than a few in every batch of the first epoch
+        # one pass in place of many small ones in the first epoch
         text_vectors([text for e in examples for d in e.descriptions for text in d.texts()])
     validation = Validation(data)
 
@@ -189,7 +189,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
 
 
 def some_features(data: TrainingData, images: int = 1000, every: int = 4) -> Tensor:
-    """Features ``[R, D]`` of every fourth region of training images that lie evenly over the training set."""
+    """Features ``[R, D]`` of every fourth region of evenly chosen training images."""
     ids = [sample.image_id for sample in data.training]
     chosen = ids[:: max(1, len(ids) // images)]
     rows = np.concatenate([data.regions[image].features[::every] for image in chosen])
@@ -197,7 +197,7 @@ def some_features(data: TrainingData, images: int = 1000, every: int = 4) -> Ten
 
 
 class Validation:
-    """The validation images: where a grounder finds their phrases, and phrases that are not there."""
+    """Validation: groundings of the phrases of each image, and evidence for phrases of another image."""
 
     def __init__(self, data: TrainingData) -> None:
         self.data = data
@@ -218,18 +218,18 @@ class Validation:
         return scores
 
     def answers(self, grounder: ReirGrounder) -> dict[str, list[Grounding]]:
-        """Reference id -> where the grounder finds the phrase, for all that have boxes."""
+        """Reference id -> grounding of the phrase, for all phrases with boxes."""
         return self._answers(self._find(grounder, self._own))
 
     def calibration(self, grounder: ReirGrounder) -> Calibration:
-        """What turns this grounder's evidence into a chance."""
+        """Fit the calibration from evidence to probability of presence."""
         return fit(*self._evidence(grounder, self._find(grounder, self._own)))
 
     def _find(self, grounder: ReirGrounder, asked: Sequence[Sequence[Description]]) -> list[list[Found]]:
         return list(grounder.find([self.data.regions[image] for image in self.images], asked))
 
     def _evidence(self, grounder: ReirGrounder, own: Sequence[Sequence[Found]]) -> tuple[list[float], list[float]]:
-        """For phrases of the photograph, and for phrases of another one whose last word nobody says of this one."""
+        """Evidence of present phrases, and of phrases of another image whose last word no caption of this one has."""
         others = self._own[1:] + self._own[:1]
         absent = []
         for mine, theirs, found in zip(self._own, others, self._find(grounder, others), strict=True):
@@ -239,7 +239,7 @@ class Validation:
         return [one.evidence for found in own for one in found], absent
 
     def _answers(self, own: Sequence[Sequence[Found]]) -> dict[str, list[Grounding]]:
-        """Reference id -> where the phrase was found."""
+        """Reference id -> grounding."""
         places = {
             (image, number, start): one
             for image, several, found in zip(self.images, self._own, own, strict=True)

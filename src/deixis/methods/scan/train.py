@@ -72,7 +72,7 @@ def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, ma
     """Every caption of every sample, cut to ``max_words`` words."""
     told = [(sample.image_id, caption) for sample in samples for caption in sample.captions if caption.tokens]
     marks: Sequence[tuple[bool, ...]] = [(True,) * len(caption.tokens) for _, caption in told]
-    if count != "all":  # then, and only then, the captions have to be parsed
+    if count != "all":  # only this needs parses
         marks = [mark_words(each, count, vocabulary) for each in parse([caption.text for _, caption in told])]
     return [
         Pair(
@@ -85,7 +85,7 @@ def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, ma
 
 
 def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
-    """Pad to the longest caption and the most regions; an image of several captions is there once."""
+    """Pad to the longest caption and the most regions; an image with several captions occurs once."""
     images = {image_id: row for row, image_id in enumerate(dict.fromkeys(pair.image_id for pair in pairs))}
     words, counts = pad_words([pair.words for pair in pairs], [pair.counts for pair in pairs])
     owner = torch.tensor([images[pair.image_id] for pair in pairs])
@@ -142,7 +142,7 @@ def recalls(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regio
 
 @torch.no_grad()
 def calibrate(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Calibration:
-    """What turns the relevance of a noun into the chance that what it names is there; ``pairs`` count nouns.
+    """Fit the calibration from the relevance of a noun to the probability that it is present; ``pairs`` mark nouns.
 
     The nouns of an image are there. In the next image they are not, unless its own captions have the same word.
     """

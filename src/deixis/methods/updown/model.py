@@ -128,6 +128,7 @@ class Captioner:
             return network, cls(network, vocabulary, config["extractor"], str(config["name"]), generation)
 
         captioner = read_model(folder, "captioner", build)
-        captioner.ood = OodDetector.load(Path(folder), captioner.network.config.features)
-        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name)
+        width = captioner.network.config.features
+        captioner.ood = OodDetector.load(Path(folder), width)
+        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name, width)
         return captioner

@@ -221,7 +221,10 @@ def _variants(recipe: UpDownRecipe) -> list[UpDownRecipe]:
         "state": CycleConfig(localizer="state"),
         "consistency": CycleConfig(consistency=0.1),  # the paper does not give its first weight
     }
-    return [replace(recipe, name=f"{recipe.name}-{name}", cycle=cycle) for name, cycle in changes.items()]
+    return [
+        replace(recipe, name=f"{recipe.name}-{name}", paper=f"Cyclical, App. B, Table 4, {name}", cycle=cycle)
+        for name, cycle in changes.items()
+    ]
 
 
 _PAPER_SIZE = [UPDOWN, GVD, DISTRIBUTED_ATTENTION, CYCLICAL_BASELINE, CYCLICAL, *_variants(CYCLICAL), SUPERVISED]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from deixis.data.reading import BadFile
 from deixis.differences import differences
+from deixis.evaluation.tables.describe import Experiment, settings_of
 from deixis.files import lock
 from deixis.metrics.score import Score, compact_json, unpack_scores
-from deixis.runs import renamed
 from deixis.runs.recipes import read_recipe
-from deixis.tables.describe import Experiment, settings_of
 from deixis.toml import require
+from deixis.training import renamed
 from deixis.types import Json
 
 FILE = "runs.jsonl"

@@ -14,6 +14,8 @@ from deixis.errors import DeixisError
 from deixis.evaluation.controls import evaluate_control
 from deixis.evaluation.evaluate import evaluate_folder, joint_supervision
 from deixis.evaluation.split import SplitPhotos
+from deixis.evaluation.tables.describe import FILE, Experiment, Run
+from deixis.evaluation.tables.kept import KeptRun, keep_run, read_kept, require_same
 from deixis.files import lock
 from deixis.metrics.bootstrap import by_image
 from deixis.metrics.evaluate import Evaluation
@@ -22,8 +24,6 @@ from deixis.metrics.score import pack_scores, write_json
 from deixis.model_folder import read_supervision
 from deixis.runs.recipes import with_data
 from deixis.runs.run import InitFrom, run_recipe
-from deixis.tables.describe import FILE, Experiment, Run
-from deixis.tables.kept import KeptRun, keep_run, read_kept, require_same
 from deixis.toml import require
 from deixis.training.callbacks import Callbacks
 from deixis.training.data import TrainingData

@@ -1,4 +1,4 @@
-"""Models by name: what the package brings, what packing keeps, and what is said where there is no such model."""
+"""Models by name or folder: those of the package, packed weights, and the errors for unknown names."""
 
 from __future__ import annotations
 
@@ -7,30 +7,41 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
-from deixis.pipelines.load import PACKAGE, load_finder, load_model, model_folder, model_names
-from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from deixis import DeixisError, load_captioner
+from deixis import DeixisError
 from deixis import model_folder as packing
 from deixis.data import Caption, Dataset, Sample
-from deixis.language.vocabulary import Vocabulary
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import small
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.network import AlbefNet
 from deixis.methods.updown.model import Captioner
-from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.metrics.score import mean_score, save_scores
-from deixis.model_folder import Precision, pack_model, read_model, write_model
-from deixis.pipelines import load as pretrained
+from deixis.model_folder import Precision, folder_hash, pack_model, read_model, write_model
+from deixis.pipelines import models
+from deixis.pipelines.api import CaptionPipeline
+from deixis.pipelines.ground import ground
+from deixis.pipelines.models import (
+    PACKAGE,
+    Models,
+    load_captioner,
+    load_grounder,
+    load_model,
+    load_models,
+    model_folder,
+    model_names,
+)
+from deixis.pipelines.photo import Photo
+from deixis.pipelines.results import CaptionResult
 from deixis.vision.extractor import named_extractor
+from small_models import noise, small_captioner, small_matcher
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "flickr8k-entities"))
 import ship
 
 LARGEST = 20_000_000
@@ -39,18 +50,18 @@ LARGEST = 20_000_000
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small captioner's folder as training leaves it."""
-    torch.manual_seed(0)
-    eyes = named_extractor("tiny", "grid")
-    vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
-    width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
-    decoder = Decoder(DecoderConfig(len(vocabulary), width, words=8, hidden=12, attention=6, branches=2))
     folder = tmp_path_factory.mktemp("run")
     recipe = {"name": "a-recipe", "paper": "A Paper", "seed": 3, "supervision": "photographs with captions, no boxes"}
     metrics = {"epoch": 2, "validation": {"CIDEr": 0.5}}
-    Captioner(decoder, vocabulary, eyes.to_json(), "old").save_pretrained(
+    small_captioner(name="old").save_pretrained(
         folder, {"recipe.json": json.dumps(recipe), "metrics.json": json.dumps(metrics)}
     )
     return folder
+
+
+def captioned(folder: Path) -> CaptionResult:
+    """The caption of a picture of noise, by the captioner in a folder."""
+    return CaptionPipeline(Models(load_captioner(folder)))(noise())
 
 
 def test_a_packed_model_is_half_as_large_and_computes_in_single_precision(run: Path, tmp_path: Path) -> None:
@@ -58,13 +69,13 @@ def test_a_packed_model_is_half_as_large_and_computes_in_single_precision(run: P
     before, after = load_file(run / "weights.safetensors"), load_file(tmp_path / "weights.safetensors")
     assert {value.dtype for value in after.values()} == {torch.float16}
     loaded = load_captioner(tmp_path)
-    for name, value in loaded.decoder.state_dict().items():
+    for name, value in loaded.network.state_dict().items():
         assert value.dtype == torch.float32
         assert torch.equal(value, before[name].half().float())
-    photo = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8))
-    old, new = load_captioner(run).caption(photo), loaded.caption(photo)
+    old, new = captioned(run).caption, captioned(tmp_path).caption
     assert (old.model, new.model) == ("old", "new")
     assert new.logprob == pytest.approx(old.logprob, abs=0.01)
+    assert old.model_hash != new.model_hash
     assert (tmp_path / "README.md").read_text() == "a card"
 
 
@@ -78,16 +89,15 @@ def test_a_model_packed_in_bytes_has_each_weight_to_half_a_step_of_its_row(
     assert large
     assert {name for name, value in stored.items() if value.dtype == torch.int8} == large
     assert {name for name, value in stored.items() if value.dtype == torch.float16} == set(before) - large
-    after = load_captioner(tmp_path / "int8").decoder.state_dict()
+    after = load_captioner(tmp_path / "int8").network.state_dict()
     assert all(value.dtype == torch.float32 for value in after.values())
     for name in large:
         step = before[name].abs().amax(1, keepdim=True) / 127
         assert ((after[name] - before[name]).abs() <= step * 0.5001).all()
-    photo = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8))
-    old, new = load_captioner(run).caption(photo), load_captioner(tmp_path / "int8").caption(photo)
+    old, new = captioned(run).caption, captioned(tmp_path / "int8").caption
     assert new.logprob == pytest.approx(old.logprob, abs=0.05)
     pack_model(tmp_path / "int8", tmp_path / "again", "new", {}, "int8")  # nothing more is lost
-    for name, value in load_captioner(tmp_path / "again").decoder.state_dict().items():
+    for name, value in load_captioner(tmp_path / "again").network.state_dict().items():
         torch.testing.assert_close(value, after[name], rtol=1e-6, atol=0)
 
 
@@ -103,7 +113,9 @@ def test_bytes_and_scales_by_hand(tmp_path: Path) -> None:
     assert stored["weight"].tolist() == [[127, -64, 0], [-127, 50, 0], [0, 0, 0]]
     torch.testing.assert_close(stored["weight:scale"], torch.tensor([1.0, 0.002, 1.0]))
     other = torch.nn.Linear(3, 3)
-    assert read_model(tmp_path / "packed", "k", lambda config: (other, config["name"])) == "x"
+    loaded = read_model(tmp_path / "packed", "k", lambda config: (other, SimpleNamespace(**config, hash="")))
+    assert loaded.name == "x"
+    assert loaded.hash == folder_hash(tmp_path / "packed") != folder_hash(tmp_path / "run")
     torch.testing.assert_close(other.weight.data, torch.tensor([[127.0, -64, 0], [-0.254, 0.1, 0], [0, 0, 0]]))
 
 
@@ -124,7 +136,7 @@ def test_weights_that_packing_cannot_hold_are_refused(run: Path, tmp_path: Path,
 def test_a_name_of_the_package_and_a_folder_are_both_taken(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretrained, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(models, "PACKAGE", tmp_path / "package")
     pack_model(run, tmp_path / "package" / "deixis-8k", "deixis-8k", {})
     (tmp_path / "package" / "half-copied").mkdir()  # without weights it is no model
     assert model_names() == ["deixis-8k"]
@@ -136,19 +148,32 @@ def test_a_name_of_the_package_and_a_folder_are_both_taken(
     assert load_captioner().name == "deixis-8k"
 
 
+def test_only_the_default_captioner_has_a_grounder_unless_one_is_named(
+    run: Path, tmp_path: Path, loaded_once: Models
+) -> None:
+    assert load_models(device="cpu").grounder is loaded_once.grounder
+    assert load_models(grounder="none", device="cpu").grounder is None
+    assert load_models(run, device="cpu").grounder is None
+    small_matcher().save_pretrained(tmp_path)
+    both = load_models(run, tmp_path, device="cpu")
+    assert both.grounder is not None
+    assert both.name == "old, placed by matcher"
+    assert both.shares_regions
+
+
 def test_what_is_no_model_is_told_with_the_names_there_are(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretrained, "PACKAGE", tmp_path)
+    monkeypatch.setattr(models, "PACKAGE", tmp_path)
     pack_model(run, tmp_path / "deixis-8k", "deixis-8k", {})
     with pytest.raises(DeixisError, match=r"no model deixis_8k.*the package has deixis-8k\. Did you mean deixis-8k\?"):
         model_folder("deixis_8k")
     with pytest.raises(DeixisError, match=r"no model runs/nothing.*the package has deixis-8k\.$"):
         model_folder("runs/nothing")
-    with pytest.raises(DeixisError, match="deixis-8k-grounder does not come with this version; give --model"):
-        load_finder()
+    with pytest.raises(DeixisError, match=r"deixis-8k-grounder does not come with this version\. Give --model"):
+        load_grounder()
     with pytest.raises(DeixisError, match="does not hold a matcher or grounder or fusion"):
-        load_finder("deixis-8k")
+        load_grounder("deixis-8k")
 
 
 @pytest.mark.parametrize("name", model_names())
@@ -207,8 +232,8 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
     run = tmp_path / "run"
     texts = {"recipe.json": json.dumps({"name": "r", "paper": "p", "seed": 0, "supervision": "captions"})}
     texts["metrics.json"] = json.dumps({"epoch": 1, "validation": {}})
-    pointer = AlbefGrounder(network, pieces, eyes.to_json(), "run")
-    pointer.save_pretrained(run, texts)
+    grounder = AlbefGrounder(network, pieces, eyes.to_json(), "run")
+    grounder.save_pretrained(run, texts)
     (run / "eval-test").mkdir()
     about = {"data": "flickr30k_entities", "reference": str(tmp_path)}
     scores = [mean_score(name, ["1"], [0.5], "split:test|v0") for name in ("accuracy", "pointing")]
@@ -218,15 +243,14 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
     monkeypatch.setattr(ship, "imagenet_classes", lambda: ("cat",))
     monkeypatch.setattr(ship, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(ship, "PIECES", 11)
-    shipped = load_finder(ship.ship(run, "deixis-8k-grounder", "half"))
+    shipped = load_grounder(ship.ship(run, "deixis-8k-grounder", "half"))
     assert isinstance(shipped, AlbefGrounder)
     assert shipped.pieces.pieces == (*WordPieces.specials, "a", "##a", "d", "the", "dog", "cat")
-    photo = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8))
-    (before, after) = (one.ground(photo, ["the dog"])[0] for one in (pointer, shipped))
+    (before,), (after,) = (ground(Photo(noise()), ["the dog"], one) for one in (grounder, shipped))
     assert after.score == pytest.approx(before.score, abs=1e-3)
     assert after.point == before.point
 
 
 def test_names_and_configurations_are_read_without_torch() -> None:
-    code = "import sys; import deixis.pipelines.load as p; p.model_names(); assert 'torch' not in sys.modules"
+    code = "import sys; import deixis.pipelines.models as p; p.model_names(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from deixis.evaluation.tables.describe import Experiment, read_experiment
+from deixis.evaluation.tables.kept import read_kept
 from deixis.methods.albef.recipes import AlbefRecipe
 from deixis.methods.reir.recipes import ReirRecipe
 from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.runs.recipes import with_data
-from deixis.tables.describe import Experiment, read_experiment
-from deixis.tables.kept import read_kept
 
 
 @pytest.fixture(scope="module")
 def experiment() -> Experiment:
-    return read_experiment(Path(__file__).parents[2] / "experiments" / "flickr8k-entities")
+    return read_experiment(Path(__file__).parents[3] / "experiments" / "flickr8k-entities")
 
 
 def test_everything_is_within_the_budget(experiment: Experiment) -> None:

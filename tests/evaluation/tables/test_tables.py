@@ -14,16 +14,16 @@ import pytest
 
 from deixis import DeixisError, cli
 from deixis.data.scenes import make_scenes
+from deixis.evaluation.tables import runs as running
+from deixis.evaluation.tables.describe import Experiment, Run, read_experiment
+from deixis.evaluation.tables.kept import KeptRun, keep_run, read_kept
+from deixis.evaluation.tables.report import RESAMPLES, summarise, write_report
+from deixis.evaluation.tables.runs import MissingScore, Runner
 from deixis.files import lock
 from deixis.metrics.references import make_reference
 from deixis.metrics.score import mean_score, pack_scores, write_json
 from deixis.runs.run import InitFrom
 from deixis.show.comparison import to_markdown
-from deixis.tables import runs as running
-from deixis.tables.describe import Experiment, Run, read_experiment
-from deixis.tables.kept import KeptRun, keep_run, read_kept
-from deixis.tables.report import RESAMPLES, summarise, write_report
-from deixis.tables.runs import MissingScore, Runner
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.data import TrainingData
 from deixis.vision.extractor import named_extractor

@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from deixis.evaluation.tables.describe import Experiment, Run, Table
+from deixis.evaluation.tables.kept import KeptRun, read_kept
 from deixis.metrics.bootstrap import Comparison, Scores, paired_bootstrap
+from deixis.model_folder import with_proposals
 from deixis.show.comparison import ComparisonTable, Entry, Line, draw_chart, to_markdown
 from deixis.show.markdown import between_marks
-from deixis.tables.describe import Experiment, Run, Table
-from deixis.tables.kept import KeptRun, read_kept
-from deixis.training.supervision import CAPTIONS, PAIRS, with_proposals
+from deixis.training.supervision import CAPTIONS, PAIRS
 from deixis.types import Json
 
 RESAMPLES = 10_000

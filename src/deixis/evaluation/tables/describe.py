@@ -15,11 +15,11 @@ from deixis.errors import DeixisError
 from deixis.evaluation.controls import Control
 from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.metrics.evaluate import group_of
-from deixis.runs import renamed
 from deixis.runs.options import with_options
 from deixis.runs.recipes import find_recipe
 from deixis.show.comparison import Column
 from deixis.toml import from_toml, located, require, value_of
+from deixis.training import renamed
 from deixis.training.recipe import Recipe
 from deixis.types import HeatPlace, Json, Place
 
