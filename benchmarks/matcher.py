@@ -22,7 +22,7 @@ from machine import gemm_rate, peak_memory, seconds
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.scan.losses.triplet import matching
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.methods.updown.decode import Rules
+from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.losses.self_critical import CriticConfig, Images, cider_reward, self_critical
 from deixis.methods.updown.network import Decoder, DecoderConfig
 
@@ -73,11 +73,11 @@ def criticism(images: int, bf16: bool) -> tuple[Callable[[], None], float]:
     seen = Images(
         list(captions), PaddedRegions(torch.randn(images, REGIONS, 2048), mask, torch.zeros(images, REGIONS, 4), None)
     )
-    rules = Rules(bos=1, eos=2, banned=(0, 1, 2, 3), max_words=SAID, repeats=False)  # every sentence takes all steps
+    generation = GenerationConfig(max_words=SAID, min_words=SAID)  # every sentence takes all steps
 
     def run() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = self_critical(captioner, seen, rewards, rules, CriticConfig(samples=SAMPLES))["policy"]
+            loss = self_critical(captioner, seen, rewards, generation, CriticConfig(samples=SAMPLES))["policy"]
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
