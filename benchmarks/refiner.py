@@ -23,6 +23,7 @@ import torch
 from machine import gemm_rate, peak_memory, seconds
 
 from deixis.data.scenes import make_scene
+from deixis.language.descriptions import Description
 from deixis.language.queries import phrase_queries
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
@@ -30,9 +31,10 @@ from deixis.layers.padding import PaddedRegions
 from deixis.layers.text_vectors import WIDTH
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import ReirConfig, ReirNet
-from deixis.methods.reir.phrases import Description, pad_phrases
+from deixis.methods.reir.phrases import pad_phrases
+from deixis.methods.reir.recipes import REIR_RECIPES
 from deixis.methods.reir.train import Batch, Network
-from deixis.runs.recipes import GROUNDERS, Phase
+from deixis.training.recipe import Phase
 from deixis.vision.extractor import default_extractor
 
 SENTENCES, PHRASES, BOXES, WORDS = 10, 4, 50, 7000
@@ -51,7 +53,7 @@ def batch(features: int) -> Batch:
     boxes = torch.cat([low, low + 0.1 + torch.rand(SENTENCES, BOXES, 2) / 3], -1)
     mask = torch.ones(SENTENCES, BOXES, dtype=torch.bool)
     phrases = replace(
-        pad_phrases(said, VOCABULARY, {"on": 1}, meaning=False), vectors=torch.rand(SENTENCES, PHRASES, WIDTH)
+        pad_phrases(said, VOCABULARY, {"on": 1}, embed=False), vectors=torch.rand(SENTENCES, PHRASES, WIDTH)
     )
     regions = PaddedRegions(torch.randn(SENTENCES, BOXES, features), mask, boxes, None)
     return Batch(regions, phrases, torch.rand(SENTENCES, BOXES, WIDTH))
@@ -74,7 +76,7 @@ def flops(c: ReirConfig) -> float:
 def training(name: str, scale: int = 1) -> None:
     """Print one line for an iteration at the sizes of a recipe; ``scale`` divides the sizes of the network."""
     before = peak_memory()
-    recipe = replace(GROUNDERS[name], self_taught=replace(GROUNDERS[name].self_taught, warm_up=0.0))
+    recipe = replace(REIR_RECIPES[name], self_taught=replace(REIR_RECIPES[name].self_taught, warmup=0.0))
     sizes = {name: getattr(recipe.model, name) // scale for name in ("words", "width", "hidden")}
     config = replace(recipe.model, **sizes, vocabulary=len(VOCABULARY), features=2048 // scale)
     network = Network(recipe, config, [1])
@@ -106,7 +108,7 @@ def latency(counts: tuple[int, ...] = (1, 10, 50)) -> None:
     regions = extractor.extract(image)
     time = seconds(lambda: extractor.extract(image))
     print(f"{'regions of a photograph of 320 pixels':<66}{time * 1e3:8.0f} ms", flush=True)
-    config = replace(GROUNDERS["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
+    config = replace(REIR_RECIPES["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
     grounder = ReirGrounder(ReirNet(config), VOCABULARY, extractor.to_json(), "benchmark")
 
     def ground(phrases: Iterable[str]) -> None:

@@ -17,12 +17,12 @@ import torch
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 
+from deixis.pipelines.load import load_captioner, load_model
 from starlette.testclient import TestClient
 
 from deixis import cli
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.pipelines.load import load_captioner, load_model
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine
 

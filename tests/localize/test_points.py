@@ -1,38 +1,46 @@
-"""Heat maps from attention, their hottest point, and points inside boxes."""
-
-from __future__ import annotations
+"""Points of heat maps: bicubic enlargement against torch, maxima by hand, points inside boxes."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 from deixis.boxes import contains
-from deixis.localize.heat import heat_map, hottest, point_in_box
+from deixis.localize.points import bicubic_maximum, centre_of_maximum, enlarge_bicubic, point_in_box
 from deixis.types import HeatMap
 
-BOXES = np.array([[0, 0, 40, 40], [20, 20, 80, 80], [80, 0, 100, 20]], dtype=np.float32)
-WEIGHTS = np.array([0.3, 0.5, 0.2])
-SIZE = (100, 80)
+
+@settings(max_examples=30, deadline=None)
+@given(arrays.arrays(np.float64, (5, 7), elements=st.floats(0, 1)), st.integers(5, 40), st.integers(7, 40))
+def test_bicubic_keeps_constants_and_agrees_with_torch(grid: np.ndarray, height: int, width: int) -> None:
+    constant = enlarge_bicubic(HeatMap(np.full((3, 4), 0.5), (width, height)))
+    assert constant == pytest.approx(np.full((height, width), 0.5))
+    source = torch.tensor(grid, dtype=torch.float32)[None, None]
+    expected = torch.nn.functional.interpolate(source, (height, width), mode="bicubic")[0, 0].numpy()
+    assert enlarge_bicubic(HeatMap(grid, (width, height))) == pytest.approx(expected, abs=1e-5)
 
 
-def test_heat_is_the_weighted_sum_of_the_regions() -> None:
-    """Cells of 25 x 20 pixels. The cell 25..50 x 20..40 lies in the second box, and .6 of it in the first."""
-    heat = heat_map(WEIGHTS, BOXES, SIZE, 4).grid
-    assert heat.shape == (4, 4)
-    assert heat[0, 0] == pytest.approx(0.3)
-    assert heat[1, 1] == pytest.approx(0.5 + 0.3 * 15 / 25)
-    assert heat[2, 2] == pytest.approx(0.5)
-    assert heat[0, 3] == pytest.approx(0.2 * 20 / 25)
-    assert heat[3, 3] == pytest.approx(0.5 * 5 / 25)
-    whole = heat_map(WEIGHTS, BOXES, SIZE, 100).grid.sum() * 1 * 0.8  # a cell has 1 x .8 pixels
-    assert whole == pytest.approx(0.3 * 1600 + 0.5 * 3600 + 0.2 * 400)
+def test_the_bicubic_maximum_is_a_pixel() -> None:
+    """A map at image size is not resampled: column and row of its largest value, the first of several."""
+    grid = np.zeros((3, 4))
+    grid[1, 2] = grid[2, 0] = 1
+    assert bicubic_maximum(HeatMap(grid, (4, 3))) == (2.0, 1.0)
+
+
+def test_the_centre_of_a_plateau() -> None:
+    grid = np.zeros((4, 5))
+    grid[1:4, 1:4] = 1
+    assert centre_of_maximum(HeatMap(grid, (50, 40))) == (25.0, 25.0)
 
 
 def test_of_two_equal_maxima_the_point_is_in_one() -> None:
     grid = np.zeros((1, 5))
     grid[0, [0, 4]] = 1
-    assert hottest(HeatMap(grid, (50, 10))) in [(5, 5), (45, 5)]
+    point = centre_of_maximum(HeatMap(grid, (50, 10)))
+    assert point in [(5, 5), (45, 5)]
+    assert all(type(coordinate) is float for coordinate in point)
 
 
 def test_point_in_box_by_hand() -> None:

@@ -19,19 +19,21 @@ from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, phrase_queries
 from deixis.language.wordpiece import WordPieces
-from deixis.localize.heat import DETECTED, PROPOSED, BoxRules, point_in_box
+from deixis.localize.alpha import rank_boxes
+from deixis.localize.class_names import class_probabilities
+from deixis.localize.heat_rules import DETECTOR_RULES, PROPOSAL_RULES, HeatRules
+from deixis.localize.points import bicubic_maximum, point_in_box
+from deixis.localize.threshold import threshold_box
 from deixis.methods.albef import model as albef_model
 from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.images import square_grid, square_pixels, standardised, varied
-from deixis.methods.albef.model import AlbefGrounder, Presence, pad_texts, threshold_box
+from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
+from deixis.methods.albef.model import AlbefGrounder, Presence, pad_texts
 from deixis.methods.albef.network import AlbefNet
 from deixis.methods.albef.pair_scores import pair_scores
-from deixis.methods.reir.phrases import named_chances
-from deixis.metrics.phrases import peak, rank_boxes
 from deixis.pipelines.check import check
 from deixis.pipelines.ground import ground
 from deixis.pipelines.photo import Photo
-from deixis.types import Grounding, HeatMap, HeatPlace, Labels, Phrase, Regions
+from deixis.types import Grounding, HeatPlace, Labels, Phrase, Regions
 from deixis.vision.extractor import named_extractor
 
 PIECES = WordPieces.build(["a man riding a red bike near the dog"], 1)
@@ -102,7 +104,7 @@ def test_phrases_are_grounded_together_as_alone(config: AlbefConfig, presence: P
         np.testing.assert_allclose(together.heat.grid, alone.heat.grid, atol=1e-4)
         assert together.heat.grid.max() == pytest.approx(1.0)
         assert together.heat.size == (64, 48)
-        assert together.point == point_in_box(together.heat, together.box, peak(together.heat))
+        assert together.point == point_in_box(together.heat, together.box, bicubic_maximum(together.heat))
         assert contains(together.box, together.pointing())
     assert len({grounding.score for grounding in found}) == 3
 
@@ -153,31 +155,30 @@ def scored(grounder: AlbefGrounder, supervision: str) -> Regions:
     return replace(regions, scores=rng.random(len(regions)) ** 4, labels=labels)
 
 
-@pytest.mark.parametrize(("supervision", "rules"), [("none", PROPOSED), ("boxes", DETECTED)])
-def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rules: BoxRules) -> None:
+@pytest.mark.parametrize(("supervision", "rules"), [("none", PROPOSAL_RULES), ("boxes", DETECTOR_RULES)])
+def test_the_box_is_the_proposal_that_the_rule_chooses(supervision: str, rules: HeatRules) -> None:
     grounder = make_grounder(CELLS)
     regions = scored(grounder, supervision)
     assert [(phrase.lemma, phrase.plural) for phrase in asked(PHRASES)] == list(zip(LEMMAS, PLURAL, strict=True))
     found = ground(Photo("", regions=regions), PHRASES, grounder)
     maps = np.stack([one.heat.grid for one in found if one.heat is not None])
     assert regions.labels is not None
-    named = named_chances(LEMMAS, regions.labels)
+    named = class_probabilities(LEMMAS, regions.labels, regions.labels.names)
     means = [
-        rules.several if many else rules.named if name else rules.other
-        for many, name in zip(PLURAL, NAMED, strict=True)
+        rules.plural if many else rules.known if name else rules.other for many, name in zip(PLURAL, NAMED, strict=True)
     ]
-    expected = [rule.choose(maps, regions, named)[i] for i, rule in enumerate(means)]
+    expected = [rule.select(maps, regions, named)[i] for i, rule in enumerate(means)]
     assert [one.box for one in found] == [tuple(regions.boxes[number]) for number in expected]
     if supervision == "boxes":  # the photograph is noise, but the rules give different boxes
-        for rule in (*vars(DETECTED).values(), *vars(PROPOSED).values()):
-            assert expected != list(rule.choose(maps, regions, named))
-        assert expected != [rule.choose(maps, regions)[i] for i, rule in enumerate(means)]
+        for rule in (*vars(DETECTOR_RULES).values(), *vars(PROPOSAL_RULES).values()):
+            assert expected != list(rule.select(maps, regions, named))
+        assert expected != [rule.select(maps, regions)[i] for i, rule in enumerate(means)]
 
 
 def test_class_probabilities_by_hand() -> None:
     labels = Labels(np.array([[0, 2], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]), ("dog", "person", "tree"))
     texts = ["a brown puppy", "the dog", "a tree near a dog", "a group of men", "the sky"]
-    found = named_chances([*(phrase.lemma for phrase in asked(texts)), ""], labels)
+    found = class_probabilities([*(phrase.lemma for phrase in asked(texts)), ""], labels, labels.names)
     np.testing.assert_allclose(found, [[0.7, 0.3], [0.7, 0.3], [0.2, 0], [0, 0.6], [1, 1], [1, 1]])
 
 
@@ -216,7 +217,7 @@ def test_the_point_lies_in_the_box(place: HeatPlace, monkeypatch: pytest.MonkeyP
     """For random maps and proposals; the maximum of the map is often outside the box."""
     grounder, rng = make_grounder(CELLS, CALIBRATED), np.random.default_rng(0)
     regions, outside = extracted(grounder), 0
-    monkeypatch.setattr(albef_model, "maps_of", lambda *given: torch.from_numpy(rng.random((2, 6, 6))))
+    monkeypatch.setattr(albef_model, "heat_maps", lambda *given: torch.from_numpy(rng.random((2, 6, 6))))
     for _ in range(40):
         boxes = np.sort(rng.uniform(0, 45, (9, 2, 2)), axis=1).reshape(9, 4) + np.array([0, 0, 1, 1])
         some = replace(regions.select(np.arange(9)), boxes=boxes.astype(np.float32))
@@ -224,15 +225,8 @@ def test_the_point_lies_in_the_box(place: HeatPlace, monkeypatch: pytest.MonkeyP
             assert found.point is not None
             assert contains(found.box, found.point)
             assert found.heat is not None
-            outside += not contains(found.box, peak(found.heat))
+            outside += not contains(found.box, bicubic_maximum(found.heat))
     assert outside > 10
-
-
-def test_threshold_box_by_hand() -> None:
-    grid = np.array([[0.0, 0.6, 0.0, 0.9], [0.0, 1.0, 0.5, 0.0], [0.4, 0.0, 0.7, 0.0]])
-    # from the 1: .6 above it, .5 and below that .7; the .9 is hot but not joined, the .4 too cold
-    assert threshold_box(HeatMap(grid, (40, 60))) == (10.0, 0.0, 30.0, 60.0)
-    assert threshold_box(HeatMap(np.zeros((2, 2)), (40, 60))) == (0.0, 0.0, 40.0, 60.0)
 
 
 # Captions -------------------------------------------------------------------------------------------------------------
@@ -274,7 +268,7 @@ def test_a_calibrated_model_gives_probabilities_of_pair_scores() -> None:
     found = grounder.pair_evidence(encoded, asked([*phrases, caption]))
     with torch.no_grad():
         texts = grounder.texts(phrases)
-        expected = pair_scores(grounder.network, encoded.image, texts, grounder.network.read(texts))[0].tolist()
+        expected = pair_scores(grounder.network, encoded.image, texts, grounder.network.encode_text(texts))[0].tolist()
     assert found[:2] == pytest.approx(expected, abs=1e-5)
     grounder.presence = Presence(Calibration(3.0, -0.5), Calibration(-2.0, 1.0))
     photo = Photo(image())
@@ -302,7 +296,7 @@ def test_the_class_probability_of_a_detector_is_evidence_too() -> None:
     plain = grounder.pair_evidence(grounder.encode([scored(grounder, "none")])[0], phrases)
     regions = scored(grounder, "boxes")
     assert regions.labels is not None
-    best = named_chances(LEMMAS, regions.labels).max(1)
+    best = class_probabilities(LEMMAS, regions.labels, regions.labels.names).max(1)
     assert 0 < best.min() < 1 == best[2]  # there is no class for bikes
     expected = [one + 0.015 * np.log(probability) for one, probability in zip(plain, best, strict=True)]
     (encoded,) = grounder.encode([regions])
@@ -362,9 +356,9 @@ def test_fewer_word_pieces_change_nothing_for_the_words_that_stay() -> None:
 
 def test_input_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     bare = Regions(np.zeros((1, 4)), np.zeros((1, 4)), (10, 10), extractor=named_extractor("tiny", "grid").name)
-    with pytest.raises(DeixisError, match="make the features with --grid"):
+    with pytest.raises(DeixisError, match="Extract the features with --grid"):
         make_grounder(CELLS).encode([bare])
-    with pytest.raises(DeixisError, match="cells of width 16, and the grid has 3"):
+    with pytest.raises(DeixisError, match="cells of width 3; this model needs 16"):
         make_grounder(CELLS).encode([replace(bare, grid=np.zeros((2, 2, 3)))])
     with pytest.raises(DeixisError, match="another"):
         make_grounder(CELLS).encode([replace(bare, grid=np.zeros((2, 2, 16)), extractor="another")])
@@ -387,13 +381,13 @@ def test_images_become_squares() -> None:
     torch.testing.assert_close(square[:, :, 0], torch.arange(4.0).expand(4, 4))
     pixels = square_pixels(Image.new("RGB", (60, 20), (255, 0, 51)), PIXELS)
     torch.testing.assert_close(pixels, torch.tensor([1.0, 0.0, 0.2]).view(3, 1, 1).expand(3, 32, 32))
-    assert standardised(pixels)[0, 0, 0].item() == pytest.approx((1 - 0.48145466) / 0.26862954)
+    assert standardise(pixels)[0, 0, 0].item() == pytest.approx((1 - 0.48145466) / 0.26862954)
 
 
 def test_colours_vary_and_stay_colours() -> None:
     torch.manual_seed(0)
     pixels = torch.rand(3, 8, 8)
-    seen = [varied(pixels) for _ in range(30)]
+    seen = [jitter_colours(pixels) for _ in range(30)]
     assert all(one.min() >= 0 and one.max() <= 1 for one in seen)
     assert len({one.sum().item() for one in seen}) == 30
     grey = [one for one in seen if torch.allclose(one[0], one[1], atol=1e-5)]

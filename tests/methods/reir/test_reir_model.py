@@ -16,7 +16,8 @@ from deixis.calibration import Calibration, auc, fit
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, phrase_queries
 from deixis.language.vocabulary import Vocabulary
-from deixis.localize.heat import heat_map, hottest, point_in_box
+from deixis.localize.heat import heat_map
+from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.reir.model import ReirGrounder, alone
 from deixis.methods.reir.network import Matched, ReirConfig, ReirNet
 from deixis.pipelines.check import check
@@ -70,7 +71,7 @@ def test_phrases_of_a_list_are_grounded_one_by_one(folder: tuple[Path, Path]) ->
         assert 0 < one.score < 1
         assert one.heat is not None
         assert one.heat.size == (90, 60)
-        assert one.point == point_in_box(one.heat, one.box, hottest(one.heat))
+        assert one.point == point_in_box(one.heat, one.box, centre_of_maximum(one.heat))
         assert contains(one.box, one.point)
     assert ground(photo, [], grounder) == []
     assert grounder.ground(photo.encoded(grounder), []) == []
@@ -89,12 +90,12 @@ def test_the_heat_is_that_of_the_coarse_attention(folder: tuple[Path, Path]) -> 
         (found,) = grounder.ground(regions, phrase_queries(["the dog"]))
         grounder.network.forward = real
         assert found.heat == heat_map(weights.double().numpy(), regions.boxes, regions.size)
-        assert contains(regions.boxes[best], hottest(found.heat))
+        assert contains(regions.boxes[best], centre_of_maximum(found.heat))
         assert found.box == before.box
         assert contains(found.box, found.pointing())
-        if contains(found.box, hottest(found.heat)):
+        if contains(found.box, centre_of_maximum(found.heat)):
             inside += 1
-            assert found.point == hottest(found.heat)
+            assert found.point == centre_of_maximum(found.heat)
     assert 0 < inside < len(regions)
 
 
@@ -114,7 +115,7 @@ def test_the_point_lies_in_the_box(folder: tuple[Path, Path]) -> None:
                 assert found.point is not None
                 assert contains(found.box, found.point)
                 assert found.heat is not None
-                outside += not contains(found.box, hottest(found.heat))
+                outside += not contains(found.box, centre_of_maximum(found.heat))
         grounder.network.forward = real
     assert outside > 10
 

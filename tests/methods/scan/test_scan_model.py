@@ -14,8 +14,8 @@ from deixis.calibration import Calibration
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, phrase_queries
 from deixis.language.vocabulary import Vocabulary
-from deixis.localize.votes import chosen
-from deixis.methods.scan.model import Placing, ScanGrounder, counting, place_phrase
+from deixis.localize.attention import select_region
+from deixis.methods.scan.model import Placing, ScanGrounder, place_phrase
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.pipelines.check import check
 from deixis.pipelines.ground import ground
@@ -89,15 +89,6 @@ def test_the_point_lies_in_the_box(place: Place) -> None:
 
 
 # Words ----------------------------------------------------------------------------------------------------------------
-
-
-def test_words_that_count() -> None:
-    (parsed,) = parse(["A brown dog runs after a big frisbee"])
-    assert counting(parsed, "all", VOCABULARY) == (True,) * 8
-    nouns = [word for word, counts in zip(parsed.tokens, counting(parsed, "nouns", VOCABULARY), strict=True) if counts]
-    assert nouns == ["dog"]  # "frisbee" is not in the vocabulary
-    both = counting(parsed, "NOUN+ADJ", VOCABULARY)
-    assert [word for word, counts in zip(parsed.tokens, both, strict=True) if counts] == ["brown", "dog", "big"]
 
 
 def test_sentences_are_encoded_between_bos_and_eos(grounder: ScanGrounder) -> None:
@@ -199,7 +190,7 @@ def test_the_box_rule_of_a_trained_model_can_be_changed(grounder: ScanGrounder) 
     other = [one.box for one in ground(photo, sentence, grounder, "vote")]
     (attention,), _ = grounder.align(photo.encoded(grounder), parse([sentence]))
     assert own == [tuple(regions.boxes[attention[row].argmax()]) for row in (1, 5)]
-    assert other == [tuple(regions.boxes[chosen(regions, attention[row], "vote")]) for row in (1, 5)]
+    assert other == [tuple(regions.boxes[select_region(regions, attention[row], "vote")]) for row in (1, 5)]
     assert own != other
     assert [one.box for one in ground(photo, sentence, grounder)] == own  # it is not kept
     with pytest.raises(DeixisError, match=r"finds boxes by attention .* Its --place is attention or vote, not heat"):
