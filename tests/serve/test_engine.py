@@ -16,9 +16,8 @@ from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image
 from deixis.language.wordpiece import WordPieces
 from deixis.localize.heat import heat_map
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.albef.network import AlbefNet
+from deixis.methods.albef.network import AlbefConfig, AlbefNet
 from deixis.methods.updown.model import Captioner
 from deixis.pipelines.information_gain import SURE, Confidence
 from deixis.pipelines.place import reground
