@@ -31,7 +31,8 @@ def main(run: tyro.conf.Positional[Path], data: Path, features: Path) -> None:
     print(f"{captioner.name}: {len(ids)} validation photographs")
     for width, power in TRIED:
         for echoing in (True, False) if (width, power) == CHOSEN else (True,):
-            captioner.style = replace(captioner.style, beam=width, length_power=power, echoes=echoing, place="vote")
+            generation = replace(captioner.generation, beam=width, length_power=power, place="vote")
+            captioner.generation = replace(generation, allow_repeated_words=echoing)
             captions = list(captioner.captions([material.regions[i] for i in ids], ids))
             scores = validation.scores(captions)
             told = ", ".join(f"{name} {scores[name]:.4f}" for name in ("CIDEr", "BLEU-4", "F1_loc"))

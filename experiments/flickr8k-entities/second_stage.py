@@ -21,13 +21,13 @@ from deixis.vision.store import FeatureStore
 
 def still(matched: Matched) -> Matched:
     """The box with the most votes, where it was proposed."""
-    return replace(matched, fine=None, moves=None)
+    return replace(matched, fine=None, offsets=None)
 
 
 def chosen(matched: Matched) -> Matched:
     """The second stage chooses among the boxes with the most votes (Eq. 11), and moves its choice."""
     assert isinstance(matched.fine, Fine)
-    return replace(matched, voted=False)
+    return replace(matched, by_votes=False)
 
 
 WAYS: dict[str, Callable[[Matched], Matched]] = {

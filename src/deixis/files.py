@@ -150,6 +150,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(tmp_path, ignore_errors=True)
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder with its parents, if it is not there; an error names it and says what to do."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from None
+
+
 def remove_partial(folder: Path) -> None:
     """Delete the temporary files of killed processes. Call it only while no other process writes to the folder."""
     for leftover in folder.glob(f"{TMP_PREFIX}*"):
@@ -230,6 +238,8 @@ def write_error(path: Path, error: OSError | SafetensorError) -> DeixisError:
             step = "Choose a folder with write permission."
         case errno.ENOENT | errno.ENOTDIR:
             step = f"Create the folder {display_name(path.parent)}, or choose another path."
+        case errno.EEXIST:
+            step = "It is a file; choose a folder."
         case errno.EISDIR:
             step = "It is a folder; choose a file name."
         case _:

@@ -160,10 +160,10 @@ class HeatMap:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HeatMap:
         """The inverse of :meth:`to_json` (the grid comes back as float64)."""
-        try:
-            return cls(np.array(value["grid"], dtype=np.float64), (int(value["width"]), int(value["height"])))
-        except OverflowError:
-            raise ValueError("a number of the heat map is too large") from None
+        size = _int(value, "width"), _int(value, "height")
+        if min(size) < 1:
+            raise DeixisError(f"the size of a heat map must be positive, not {size[0]} x {size[1]}.")
+        return cls(_grid(_get(value, "grid")), size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,7 +388,7 @@ def _optional(value: Mapping[str, Any]) -> dict[str, Any]:
         "heat_point": _point,
         "heat": HeatMap.from_json,
         "head": lambda found: _int({"head": found}, "head"),
-        "pos": str,
+        "pos": lambda found: _text({"pos": found}, "pos"),
     }
     return {name: reader(value[name]) for name, reader in read.items() if value.get(name) is not None}
 
@@ -435,3 +435,13 @@ def _point(found: Any) -> Point:
     if not isinstance(found, list | tuple) or len(found) != 2:
         raise DeixisError(f"a point must be two numbers [x, y], not {_brief(found)}.")
     return _number(found[0], "point"), _number(found[1], "point")
+
+
+def _grid(found: Any) -> npt.NDArray[np.float64]:
+    try:
+        grid = np.array(found, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        grid = np.zeros(0)
+    if grid.ndim != 2 or 0 in grid.shape or not np.isfinite(grid).all():
+        raise DeixisError('the field "grid" must be rows of finite numbers, all of one length.')
+    return grid

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from deixis.commands.captions_file import CaptionsFile
-from deixis.pipelines.load import load_captioner, load_finder
-from deixis.pipelines.looks import Looks
 from PIL import Image
 from rich.console import Console
 
 from deixis import GroundedCaption, cli
-from deixis.commands import caption as verb
-from deixis.commands.console import track
-from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.pipelines.caption import Told
-from deixis.pipelines.place import reground
-from deixis.types import Grounding
+from deixis.commands.console import stoppable, track
+from deixis.pipelines.api import CaptionPipeline
+from deixis.pipelines.captions_file import CaptionsFile
+from deixis.pipelines.checks import LOW_GAIN, subject_warnings
+from deixis.pipelines.models import load_models
+from deixis.pipelines.output import coloured, print_caption
+from deixis.pipelines.results import CaptionResult, Warning
+from deixis.pipelines.second_look import SecondLook
+from deixis.types import AttentionTrace, Candidate, Grounding
 from deixis.vision import bulk
-from deixis.vision.extractor import named_extractor
+from deixis.vision.extractor import RegionExtractor
+from small_models import small_fusion, small_matcher
 
-LOOKS = Looks(np.zeros((1, 1, 1), np.float32), np.ones((1, 1), bool))
+TRACE = AttentionTrace(np.zeros((4, 1, 1), np.float32), np.ones((4, 1), bool), np.zeros((1, 4)), (60, 40))
 CAPTION = GroundedCaption(
     ("a", "man", "'s", "dog"),
     (Grounding("man", (1, 1, 30, 30), 0.5, 1, 2), Grounding("dog", (5, 5, 40, 30), 0.5, 3, 4)),
     -3.0,
     caption="A man's dog.",
 )
+
+
+def expected(model: Path, photo: Path, grounder: Path | None = None) -> CaptionResult:
+    """What the Python interface returns."""
+    return CaptionPipeline(load_models(model, grounder))(str(photo))
 
 
 def lines(file: Path) -> list[dict[str, object]]:
@@ -47,8 +55,9 @@ def test_one_photograph_is_a_plain_sentence_in_a_pipe(
     photo = photos / "0.png"
     assert cli.run(["caption", str(photo), "--model", str(model), "--profile"]) == 0
     said = capsys.readouterr()
-    assert said.out == load_captioner(model).caption(photo).caption + "\n"
+    assert said.out == expected(model, photo).text + "\n"
     assert said.out[0].isupper()
+    assert "Low confidence: " in said.err
     assert "\x1b" not in said.out + said.err
     assert all(part in said.err for part in ("import", "load", "regions", "caption", "peak memory"))
 
@@ -60,35 +69,30 @@ def test_json_is_that_of_a_grounded_caption(model: Path, photos: Path, capsys: p
     assert said.err == ""
     found = GroundedCaption.from_json(json.loads(said.out))
     assert (found.image, found.model, found.width, found.height) == (str(photo), "small", 60, 40)
-    assert found.words == load_captioner(model).caption(photo).words
-    assert json.loads(said.out)["sure"] is False  # nothing was learnt: it owes no word to the photograph
+    assert json.loads(said.out) == expected(model, photo).to_dict()
+    assert json.loads(said.out)["sure"] is False  # an untrained captioner has no information gain
 
 
-def test_a_finder_gives_the_nouns_their_boxes(
-    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("proposals", ["grid", "selective-search"])
+def test_a_grounder_gives_the_noun_phrases_their_boxes(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], proposals: str
 ) -> None:
-    """With the eyes of the captioner it takes what the captioner saw; with others it looks for itself."""
-    captioner, photo = load_captioner(model), photos / "0.png"
-    for proposals in ("grid", "selective-search"):
-        eyes = named_extractor("tiny", proposals)
-        width = captioner.decoder.config.features
-        torch.manual_seed(0)
-        matcher = ScanNet(ScanConfig(len(captioner.vocabulary), width, words=8, embed=8))
-        torch.nn.init.normal_(matcher.embed.weight)
-        extractor = eyes.to_json()
-        ScanGrounder(matcher, captioner.vocabulary, extractor, "finds").save_pretrained(tmp_path / proposals)
-        draw, out = tmp_path / f"{proposals}.svg", tmp_path / f"{proposals}.jsonl"
-        order = ["caption", str(photo), "--model", str(model), "--finder", str(tmp_path / proposals)]
-        assert cli.run([*order, "--json", "--quiet", "--draw", str(draw), "--out", str(out)]) == 0
-        found = GroundedCaption.from_json(json.loads(capsys.readouterr().out))
-        own, finder = captioner.caption(photo), load_finder(tmp_path / proposals)
-        assert found == reground(finder, photo, own)
-        assert found.groundings
-        assert found.words == own.words
-        assert found.model == "small, placed by finds"
-        assert draw.read_bytes().startswith(b"<svg")
-        assert cli.run([*order[:-2], "--out", str(out)]) == 1  # boxes of two kinds do not go into one file
-        assert "captions of the model small, placed by finds, not small" in capsys.readouterr().err.replace("\n", " ")
+    """With the captioner's extractor the regions are shared; with another one the grounder has its own."""
+    photo, draw, out = photos / "0.png", tmp_path / "drawn.svg", tmp_path / "captions.jsonl"
+    small_matcher(name="finds", proposals=proposals).save_pretrained(tmp_path / "grounder")
+    order = ["caption", str(photo), "--model", str(model), "--grounder", str(tmp_path / "grounder")]
+    assert cli.run([*order, "--json", "--quiet", "--draw", str(draw), "--out", str(out)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record == expected(model, photo, tmp_path / "grounder").to_dict()
+    assert lines(out) == [record]
+    found = GroundedCaption.from_json(record)
+    assert found.groundings
+    assert found.model == "small, placed by finds"
+    if proposals != "grid":  # no reranking, so that the words are the captioner's own
+        assert found.words == expected(model, photo).caption.words
+    assert draw.read_bytes().startswith(b"<svg")
+    assert cli.run([*order[:-2], "--out", str(out)]) == 1  # boxes of two kinds do not go into one file
+    assert "captions of the model small, placed by finds, not small" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_a_folder_becomes_a_file_that_is_gone_on_with(
@@ -109,7 +113,7 @@ def test_a_folder_becomes_a_file_that_is_gone_on_with(
         out.write_bytes(cut)
         assert cli.run(order) == 0
         assert out.read_bytes() == whole
-    assert "were captioned before" in capsys.readouterr().err
+    assert "photographs are already captioned" in capsys.readouterr().err
     assert cli.run(order) == 0  # nothing is left to do, and nothing is done
     assert out.read_bytes() == whole
 
@@ -123,42 +127,62 @@ def test_several_processes_write_the_same(model: Path, photos: Path, capsys: pyt
     assert one.count("\n") == 5
 
 
-def test_what_was_looked_at_is_written_when_the_user_stops(
+def test_photographs_that_are_opened_are_captioned_when_the_user_stops(
     model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen = []
+    """An interrupt during the extraction of the third photograph."""
+    extract, seen = RegionExtractor.extract, list[str]()
 
-    def interrupted(extractor: object, job: bulk.Job) -> bulk.Outcome:
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-        seen.append(job)
-        return bulk.outcome_of(extractor, job)  # type: ignore[arg-type]
+    def interrupted(self: RegionExtractor, image: Any, boxes: Any = None, image_id: str = "") -> Any:
+        if boxes is None:  # a photograph, and not a blank image
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+            seen.append(image_id)
+        return extract(self, image, boxes, image_id)
 
     out = tmp_path / "captions.jsonl"
     order = ["caption", str(photos), "--model", str(model), "--out", str(out)]
     with monkeypatch.context() as patched:
-        patched.setattr(verb, "outcome_of", interrupted)
+        patched.setattr(RegionExtractor, "extract", interrupted)
         assert cli.run(order) == 130
-    assert "2 captions are safe" in capsys.readouterr().err
-    assert [line["image"] for line in lines(out)] == [job.image_id for job in seen]
+    assert f"Stopped: {out} has 2 captions. The same command resumes." in capsys.readouterr().err
+    assert [line["image"] for line in lines(out)] == seen
     assert cli.run(order) == 0
     assert len(lines(out)) == 5
 
 
-def test_what_was_looked_at_is_captioned_after_all_when_the_user_stops_that(
-    model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_captions_of_opened_photographs_are_written_when_the_user_stops(
+    model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    out, once = tmp_path / "captions.jsonl", iter([True])
-    write = CaptionsFile.write
+    """A signal while the captions of a batch are written."""
+    out, write = tmp_path / "captions.jsonl", CaptionsFile.write
 
     def interrupted(self: CaptionsFile, record: dict[str, object]) -> None:
-        if len(lines(out)) == 2 and next(once, False):
-            raise KeyboardInterrupt
+        if len(lines(out)) == 2:
+            os.kill(os.getpid(), number)
         write(self, record)
 
     monkeypatch.setattr(CaptionsFile, "write", interrupted)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     assert cli.run(["caption", str(photos), "--model", str(model), "--out", str(out)]) == 130
     assert len({str(line["image"]) for line in lines(out)}) == len(lines(out)) == 5
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_a_signal_stops_before_the_next_item_and_a_second_one_at_once() -> None:
+    def interrupted(times: int) -> Iterator[int]:
+        for item in range(9):
+            if item == 3:
+                for _ in range(times):
+                    os.kill(os.getpid(), signal.SIGINT)
+            yield item
+
+    for times, given in ((1, [0, 1, 2, 3]), (2, [0, 1, 2])):
+        taken: list[int] = []
+        with pytest.raises(KeyboardInterrupt), stoppable(interrupted(times)) as items:
+            taken.extend(items)  # extend keeps what came before the interrupt
+        assert taken == given
 
 
 @pytest.mark.parametrize(
@@ -189,7 +213,7 @@ def test_what_cannot_be_done_is_said(
     assert "nothing.jpg does not exist" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert cli.run(["caption", str(tmp_path / "empty"), "--model", str(model)]) == 1
-    assert "has no photographs in it" in capsys.readouterr().err
+    assert "has no photographs" in capsys.readouterr().err
     assert cli.run(["caption", str(photos / "0.png"), "--model", str(model), "-o", str(tmp_path / "no" / "x")]) == 1
     assert "choose another --out" in capsys.readouterr().err
     assert cli.run(["caption"]) == 2
@@ -211,6 +235,9 @@ def test_pictures_are_drawn_to_a_file_or_a_folder(
     assert found == ["0.png", "0.png.png", "1.png", "2.png", "3.png", "more/0.png"]
     assert cli.run(["caption", str(photos), "--model", str(model), "--draw", str(drawn)]) == 2
     assert "must be a folder" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert cli.run(["caption", str(photos), "--model", str(model), "--draw", str(tmp_path / "file")]) == 1
+    assert "It is a file; choose a folder." in capsys.readouterr().err
 
 
 def test_branches_are_drawn_of_one_photograph(
@@ -226,7 +253,7 @@ def test_branches_are_drawn_of_one_photograph(
 
 
 def test_words_have_the_colours_of_their_boxes() -> None:
-    line = verb.coloured(CAPTION)
+    line = coloured(CAPTION)
     assert line.plain == "A man's dog."
     styles = {line.plain[span.start : span.end]: str(span.style) for span in line.spans if span.style}
     assert set(styles) == {"man", "dog"}
@@ -243,38 +270,79 @@ def test_stdout_stays_data_while_a_bar_is_shown(capsys: pytest.CaptureFixture[st
     assert "2/2" in bar.getvalue()
 
 
-def test_a_terminal_gets_colours_doubt_and_where_it_can_the_picture(
+def test_a_phrase_of_several_words_has_one_colour() -> None:
+    wall = Grounding("rock wall", (0, 0, 9, 9), 0.5, 1, 3)
+    line = coloured(GroundedCaption(("a", "rock", "wall", "stands"), (wall,), caption="A rock wall stands."))
+    assert [line.plain[span.start : span.end] for span in line.spans if span.style] == ["rock wall"]
+
+
+def test_a_terminal_gets_colours_low_confidence_and_where_it_can_the_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Image.new("RGB", (60, 40), "white").save(tmp_path / "x.png")
-    shown = replace(CAPTION, image=str(tmp_path / "x.png"), width=60, height=40)
+    photo = str(tmp_path / "x.png")
+    Image.new("RGB", (60, 40), "white").save(photo)
+    shown = replace(CAPTION, image=photo, width=60, height=40)
     for name, value in {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FORCE_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    talk = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def show(*warnings: Warning, alone: bool = True, drawn: bool = False) -> tuple[str, str]:
+        print_caption(CaptionResult(photo, shown, warnings, TRACE), console, alone, drawn)
+        return capsys.readouterr()
+
     monkeypatch.setenv("DEIXIS_IMAGES", "kitty")
-    verb.show(Told(shown, LOOKS, sure=False), talk, alone=True)
-    said, note = capsys.readouterr()
-    assert said.startswith("\x1b_Ga=T,f=100,m=")
-    assert "48;2;0;114;178mman" in said
-    assert "Not sure: it might say the same" in note
-    verb.show(Told(shown, LOOKS, sure=True, plain=True, doubted="dog"), talk, alone=True)
-    assert "own sentence is about a dog" in capsys.readouterr().err
+    out, err = show(LOW_GAIN)
+    assert out.startswith("\x1b_Ga=T,f=100,m=")
+    assert "48;2;0;114;178mman" in out
+    assert "Low confidence: the sentence would be about as likely for a blank image." in err
+    template = subject_warnings(SecondLook(Candidate(("a",), None, 0.0, TRACE), "dog", 0.9))
+    assert 'the generated sentence mentions "a dog"' in show(*template)[1]
     monkeypatch.setenv("DEIXIS_IMAGES", "none")
     monkeypatch.setenv("DEIXIS_CACHE", str(tmp_path / "cache"))
-    verb.show(Told(shown, LOOKS, sure=True), talk, alone=True, drawn=tmp_path / "drawn.png")
-    assert not (tmp_path / "cache").exists()  # it is told at the end where it was drawn
-    verb.show(Told(shown, LOOKS, sure=True), talk, alone=True)
-    assert "captioned.png" in capsys.readouterr().err
+    show(drawn=True)
+    assert not (tmp_path / "cache").exists()  # the command prints at the end where it was drawn
+    assert "captioned.png" in show()[1]
     with Image.open(tmp_path / "cache" / "captioned.png") as picture:
         assert picture.height > picture.width * 40 / 60
     (tmp_path / "cache" / "captioned.png").unlink()
-    verb.show(Told(shown, LOOKS, sure=True), talk, alone=False)
+    out, _ = show(alone=False)
     assert not (tmp_path / "cache" / "captioned.png").exists()
-    said = capsys.readouterr().out
-    assert said.startswith(f"\x1b[2m{shown.image}  \x1b[0mA ")
-    assert "\x1b_G" not in said
-    assert "not sure" not in said
-    verb.show(Told(shown, LOOKS, sure=False), talk, alone=False)
-    assert "(not sure)" in capsys.readouterr().out
+    assert out.startswith(f"\x1b[2m{shown.image}  \x1b[0mA ")
+    assert "\x1b_G" not in out
+    assert "low confidence" not in out
+    assert "(low confidence)" in show(LOW_GAIN, alone=False)[0]
+
+
+# Options ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["grounder", "heat", "alpha", "threshold"])
+def test_a_box_rule_of_a_grounder_needs_a_grounder(
+    model: Path, photos: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert cli.run(["caption", str(photos / "0.png"), "--model", str(model), "--place", option]) == 1
+    assert f"--place {option} needs a grounder" in capsys.readouterr().err
+
+
+def test_a_box_rule_that_a_grounder_does_not_have_is_an_error(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_fusion(["a dog runs and a red ball"], "pixels").save_pretrained(tmp_path / "pixels")
+    order = ["caption", str(photos / "0.png"), "--model", str(model), "--grounder", str(tmp_path / "pixels"), "--json"]
+    assert cli.run([*order, "--place", "alpha"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Its --place is threshold, not alpha." in err
+    assert cli.run([*order, "--place", "threshold"]) == 0
+
+
+@pytest.mark.parametrize("option", [["--place", "best"], ["--rerank", "always"], ["--check", "some"]])
+def test_unknown_values_of_options_are_errors(
+    model: Path, photos: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.run(["caption", str(photos / "0.png"), "--model", str(model), *option])
+    assert stopped.value.code == 2
+    assert option[0] in capsys.readouterr().err

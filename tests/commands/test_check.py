@@ -1,4 +1,4 @@
-"""``deixis check`` as people use it."""
+"""``deixis check``: probabilities of a caption's noun phrases."""
 
 from __future__ import annotations
 
@@ -8,39 +8,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from deixis.pipelines.load import load_finder
 from PIL import Image
 
 from deixis import cli
-from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.albef.network import AlbefNet
+from deixis.pipelines.ground import ground
+from deixis.pipelines.models import load_grounder
+from deixis.pipelines.photo import Photo
+from small_models import save_noise, small_fusion
 
 CAPTION = "A man riding a red bike."
 
 
 @pytest.fixture(scope="module")
 def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("photo") / "photo.png"
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)).save(file)
-    return file
+    return save_noise(tmp_path_factory.mktemp("photo") / "photo.png")
 
 
 @pytest.fixture(scope="module")
 def model(photo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model with random weights, made to doubt one of the caption's two phrases and not the other."""
-    pieces = WordPieces.build([CAPTION], 1)
-    sizes = {"hidden": 8, "heads": 2, "feed": 8, "positions": 16, "text_layers": 1, "fusion_layers": 1}
-    eyes = {"patch": 8, "side": 2, "image_hidden": 8, "image_heads": 2, "image_feed": 8, "image_layers": 1}
-    torch.manual_seed(0)
-    network = AlbefNet(AlbefConfig(vocabulary=len(pieces), **sizes, **eyes, shared=4, map_layer=0))
-    network.match.weight.data.normal_()
-    pointer = AlbefGrounder(network, pieces, None, "tiny")
-    scores = torch.tensor([found.score for found in pointer.ground(photo, CAPTION)], dtype=torch.float64)
-    network.match.bias.data[1] -= scores.logit().mean()
+    """A tiny model with random weights, for which one of the caption's two phrases is absent."""
+    fusion = small_fusion([CAPTION], "tiny")
+    scores = torch.tensor([one.score for one in ground(Photo(photo), CAPTION, fusion)], dtype=torch.float64)
+    fusion.network.match.bias.data[1] -= scores.logit().mean()
     folder = tmp_path_factory.mktemp("model")
-    pointer.save_pretrained(folder)
+    fusion.save_pretrained(folder)
     return folder
 
 
@@ -58,17 +49,17 @@ def test_json_on_stdout(model: Path, photo: Path, capsys: pytest.CaptureFixture[
     assert err == ""
 
 
-def test_doubtful_words_are_marked_without_colour_too(
+def test_absent_phrases_are_marked_without_colour_too(
     model: Path, photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["check", str(photo), CAPTION, "--model", str(model), "--draw", str(tmp_path / "out.png")]) == 0
     out, err = capsys.readouterr()
     assert err == f"drawn: {tmp_path / 'out.png'}\n"
-    scores = {g.text: g.score for g in AlbefGrounder.from_pretrained(model).ground(photo, CAPTION)}
+    scores = {g.text: g.score for g in ground(Photo(photo), CAPTION, load_grounder(model))}
     assert min(scores.values()) < 0.5 < max(scores.values())  # one of each, or this test shows nothing
     for text, score in scores.items():
         assert (f"?{text}?" in out) == (score < 0.5)
-        assert f"{score:4.0%}  {text}" in out
+        assert f"{score:4.0%}  {text}{'  probably absent' if score < 0.5 else ''}\n" in out
     assert "the whole caption" in out
     with Image.open(tmp_path / "out.png") as drawn:
         assert drawn.width > 500
@@ -81,10 +72,18 @@ def test_what_goes_wrong_is_told(model: Path, photo: Path, tmp_path: Path, capsy
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_the_model_also_finds_phrases(model: Path, photo: Path) -> None:
-    finder = load_finder(model)
-    assert finder.name == "tiny"
-    assert [g.text for g in finder.ground(photo, ["a man", "a bike"])] == ["a man", "a bike"]
+@pytest.mark.parametrize("caption", ["", "..."])
+def test_a_caption_without_words_is_an_error(
+    model: Path, photo: Path, capsys: pytest.CaptureFixture[str], caption: str
+) -> None:
+    assert cli.run(["check", str(photo), caption, "--model", str(model)]) == 1
+    assert "the caption has no words" in capsys.readouterr().err
+
+
+def test_the_model_also_grounds_phrases(model: Path, photo: Path) -> None:
+    grounder = load_grounder(model)
+    assert grounder.name == "tiny"
+    assert [g.text for g in ground(Photo(photo), ["a man", "a bike"], grounder)] == ["a man", "a bike"]
 
 
 def test_heat_maps_of_found_phrases_are_drawn(

@@ -1,4 +1,4 @@
-"""``deixis demo``: three photographs, three pictures, a page."""
+"""``deixis demo``: captions, pictures and a page of three photographs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from deixis import GroundedCaption, cli
 NAMES = ["astronaut", "chelsea", "coffee"]
 
 
-def test_it_leaves_pictures_and_a_page_and_tells_the_sentences(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pictures_a_page_and_sentences(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "demo"
     assert cli.run(["demo", "--out", str(out), "--model", str(model), "--json"]) == 0
     said = capsys.readouterr()
@@ -30,18 +28,23 @@ def test_it_leaves_pictures_and_a_page_and_tells_the_sentences(
     page = (out / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg;base64,") == 3
     assert all(name in page for name in NAMES)
+    assert not any(json.loads(line)["sure"] for line in said.out.splitlines())  # the captioner is untrained
+    assert "low confidence" in page
     assert cli.run(["demo", "--out", str(out), "--model", str(model), "--quiet"]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines() == [f"{caption.image}\t{caption.caption}" for caption in captions]
     assert said.err == ""
 
 
-def test_what_is_missing_is_said(
+def test_what_is_missing_is_an_error(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     assert cli.run(["demo", "--out", str(tmp_path / "file"), "--model", str(model)]) == 1
-    assert "choose another --out" in capsys.readouterr().err
+    assert (
+        f"{tmp_path / 'file'} cannot be written (File exists). It is a file; choose a folder."
+        in capsys.readouterr().err
+    )
     monkeypatch.setitem(sys.modules, "skimage", None)
     assert cli.run(["demo", "--out", str(tmp_path), "--model", str(model)]) == 1
     assert "pip install 'deixis[demo]'" in capsys.readouterr().err

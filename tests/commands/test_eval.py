@@ -1,113 +1,141 @@
 """``deixis eval``: predictions, scores and pages of a trained model."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
-from deixis import GroundedCaption, Regions, cli
+from deixis import GroundedCaption, cli
 from deixis.data import Sample
 from deixis.data.scenes import make_scenes
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.methods.updown.model import Captioner, Style
-from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.methods.updown.decode import GenerationConfig
 from deixis.metrics.score import load_scores
-from deixis.vision.extractor import named_extractor
+from deixis.pipelines.models import Models
+from small_models import small_captioner, small_matcher
+
+pytestmark = pytest.mark.usefixtures("without_java")
+
+SAMPLES: Sequence[Sample] = list(make_scenes(4, 0, "test"))
+VOCABULARY = Vocabulary.build((c.tokens for s in SAMPLES for c in s.captions), 1)
 
 
-def captioner(vocabulary: Vocabulary, features: int, extractor: dict[str, object], branches: int = 1) -> Captioner:
-    torch.manual_seed(0)
-    decoder = Decoder(
-        DecoderConfig(len(vocabulary), features, words=8, hidden=12, attention=6, dropout=0.0, branches=branches)
-    )
-    return Captioner(decoder, vocabulary, extractor, "tiny", Style(max_words=6))
-
-
-@pytest.fixture(scope="module")
-def world() -> tuple[list[Sample], dict[str, Regions], Captioner]:
-    samples = list(make_scenes(4, 0, "test"))
-    eyes = named_extractor("tiny", "grid")
-    regions = {sample.image_id: eyes.extract(sample.open()) for sample in samples}
-    vocabulary = Vocabulary.build((c.tokens for s in samples for c in s.captions), 1)
-    extractor = {"name": eyes.name, "description": eyes.describe()}
-    return samples, regions, captioner(vocabulary, regions[samples[0].image_id].features.shape[1], extractor, 2)
-
-
-def matcher_like(model: Captioner, features: int, extractor: str = "") -> ScanGrounder:
-    torch.manual_seed(0)
-    matcher = ScanNet(ScanConfig(len(model.vocabulary), features, words=8, embed=8))
-    eyes = model.eyes.to_json()
-    return ScanGrounder(matcher, model.vocabulary, {**eyes, "name": extractor or eyes["name"]}, "finds")
-
-
-def test_the_verb(
-    world: tuple[list[Sample], dict[str, Regions], Captioner], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On one's own pairs there are no boxes: captions only. Photographs are looked at as there is no store."""
-    samples, regions, model = world
-    data, run = tmp_path / "data", tmp_path / "run"
-    data.mkdir()
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Four photographs with captions and no boxes."""
+    folder = tmp_path / "data"
+    folder.mkdir()
     lines = []
-    for number, sample in enumerate(samples):
-        sample.open().save(data / f"{number}.png")
+    for number, sample in enumerate(SAMPLES):
+        sample.open().save(folder / f"{number}.png")
         lines += [json.dumps({"image": f"{number}.png", "caption": c.text, "split": "test"}) for c in sample.captions]
-    (data / "captions.jsonl").write_text("\n".join(lines) + "\n")
-    model.save_pretrained(run)
-    assert cli.run(["eval", str(run), "--data", str(data), "--json", "--shown", "1", "--quiet"]) == 0
-    scores = json.loads(capsys.readouterr().out)
+    (folder / "captions.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """An untrained captioner of the words of these captions."""
+    small_captioner(GenerationConfig(max_words=6), VOCABULARY, "tiny").save_pretrained(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def captions(folder: Path) -> list[GroundedCaption]:
+    lines = (folder / "captions.jsonl").read_text().splitlines()
+    return [GroundedCaption.from_json(json.loads(line)) for line in lines]
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], model: Path, data: Path, *more: str) -> dict[str, Any]:
+    assert cli.run(["eval", str(model), "--data", str(data), "--json", "--quiet", *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_files_of_an_evaluation(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A data set without boxes gives scores of captions only; without a store, regions are extracted."""
+    scores = evaluated(capsys, run, data, "--shown", "1")
     assert scores["supervision"] == "unknown"
     folder = run / "eval-test"
     stored, _ = load_scores(folder / "scores.json")
     assert stored["CIDEr"].value == pytest.approx(scores["scores"]["CIDEr"]["value"])
-    records = map(json.loads, (folder / "captions.jsonl").read_text().splitlines())
-    kept = [GroundedCaption.from_json(record) for record in records]
-    assert {caption.image for caption in kept} == {"0.png", "1.png", "2.png", "3.png"}
+    assert {caption.image for caption in captions(folder)} == {"0.png", "1.png", "2.png", "3.png"}
     page = (folder / "index.html").read_text()
     assert page.count('<script type="text/plain" id="photo') == 2
     assert page.index("Worst") < page.index("Best")
     assert (folder / "scores.html").exists()
-    assert cli.run(["report", str(run), "--quiet"]) == 0  # it knows from the evaluation where the photographs are
+    assert cli.run(["report", str(run), "--quiet"]) == 0  # the evaluation says where the photographs are
     assert (run / "report.html").read_text().count('<script type="text/plain" id="photo') == 4
 
-    # the same words, with boxes of another model, beside the model's own
-    width = regions[samples[0].image_id].features.shape[1]
-    recipe = {"recipe.json": json.dumps({"supervision": "boxes"})}
-    matcher_like(model, width).save_pretrained(tmp_path / "finder", recipe)
-    order = ["eval", str(run), "--data", str(data), "--quiet", "--json", "--finder"]
-    assert cli.run([*order, str(tmp_path / "finder"), "--place", "vote"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["model"], told["finder"], told["place"]) == ("tiny, placed by finds", "finds", "vote")
-    assert told["supervision"] == "unknown; finder: boxes"
-    assert told["scores"]["CIDEr"]["value"] == scores["scores"]["CIDEr"]["value"]
-    records = map(json.loads, (run / "eval-test-finder" / "captions.jsonl").read_text().splitlines())
-    placed = [GroundedCaption.from_json(record) for record in records]
-    assert [caption.words for caption in placed] == [caption.words for caption in kept]
-    assert [g.box for caption in placed for g in caption.groundings] != [g.box for c in kept for g in c.groundings]
-    matcher_like(model, width, "others").save_pretrained(tmp_path / "other")
-    assert cli.run([*order, str(tmp_path / "other")]) == 1
-    assert "finds sees regions of others, and tiny regions of" in capsys.readouterr().err.replace("\n", " ")
-    order[1] = str(tmp_path / "finder")
-    assert cli.run([*order, str(tmp_path / "finder")]) == 1
-    assert "finds phrases itself" in capsys.readouterr().err
 
-
-def test_a_finder_that_needs_a_grid_looks_at_the_photographs(
-    world: tuple[list[Sample], dict[str, Regions], Captioner], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_grounder_gives_the_boxes_of_the_same_sentences(
+    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The models of the package, without a store: what they see of a photograph has the grid that the finder needs."""
-    (tmp_path / "data").mkdir()
-    world[0][0].open().save(tmp_path / "data" / "0.png")
-    (tmp_path / "data" / "captions.jsonl").write_text(
-        json.dumps({"image": "0.png", "caption": world[0][0].captions[0].text, "split": "test"}) + "\n"
-    )
-    order = ["eval", "deixis-8k", "--finder", "deixis-8k-grounder", "--data", str(tmp_path / "data")]
+    own = evaluated(capsys, run, data)
+    recipe = {"recipe.json": json.dumps({"supervision": "boxes"})}
+    small_matcher(VOCABULARY, "finds").save_pretrained(tmp_path / "grounder", recipe)
+    placed = evaluated(capsys, run, data, "--grounder", str(tmp_path / "grounder"))
+    assert (placed["model"], placed["grounder"]) == ("tiny, placed by finds", "finds")
+    assert placed["supervision"] == "unknown; grounder: boxes"
+    assert placed["scores"]["CIDEr"]["value"] == own["scores"]["CIDEr"]["value"]
+    assert "place:grounder" in placed["scores"]["CIDEr"]["signature"]
+    before, after = captions(run / "eval-test"), captions(run / "eval-test-grounder")
+    assert [caption.words for caption in after] == [caption.words for caption in before]
+    assert [g.box for c in after for g in c.groundings] != [g.box for c in before for g in c.groundings]
+
+
+def test_a_grounder_with_another_extractor_extracts_its_own_regions(
+    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_matcher(VOCABULARY, "finds", proposals="selective-search").save_pretrained(tmp_path / "other")
+    found = evaluated(capsys, run, data, "--grounder", str(tmp_path / "other"))
+    assert found["model"] == "tiny, placed by finds"
+    grounded = [json.loads(line) for line in (run / "eval-test-other" / "captions.jsonl").read_text().splitlines()]
+    for record in grounded:
+        order = ["caption", str(data / record["image"]), "--model", str(run), "--grounder", str(tmp_path / "other")]
+        assert cli.run([*order, "--json"]) == 0
+        alone = json.loads(capsys.readouterr().out)
+        assert [g["box"] for g in record["groundings"]] == [g["box"] for g in alone["groundings"]]
+        assert record["caption"] == alone["caption"]
+
+
+def test_options_of_the_pipeline_are_recorded(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = evaluated(capsys, run, data, "--place", "vote", "--rerank", "none", "--check", "none")
+    assert found["place"] == "vote"
+    for score in found["scores"].values():
+        assert score["signature"].endswith("|place:vote|words:own|rerank:none|checks:none")
+    _, about = load_scores(run / "eval-test" / "scores.json")
+    assert about["place"] == "vote"
+
+
+def test_a_phrase_grounder_takes_no_other_grounder(
+    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_matcher(VOCABULARY, "finds").save_pretrained(tmp_path / "grounder")
+    order = ["eval", str(tmp_path / "grounder"), "--data", str(data), "--quiet"]
+    for option in (["--grounder", str(tmp_path / "grounder")], ["--place", "grounder"]):
+        assert cli.run([*order, *option]) == 2
+        assert "is a phrase grounder" in capsys.readouterr().err
+    assert cli.run([*order, "--place", "alpha"]) == 1
+    assert "Its --place is attention or vote, not alpha." in capsys.readouterr().err
+
+
+def test_a_grounder_that_needs_a_grid_gets_it_without_a_store(
+    loaded_once: Models, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = json.dumps({"image": "0.png", "caption": SAMPLES[0].captions[0].text, "split": "test"})
+    (data / "captions.jsonl").write_text(line + "\n")
+    order = ["eval", "deixis-8k", "--grounder", "deixis-8k-grounder", "--data", str(data)]
     assert cli.run([*order, "--out", str(tmp_path / "out"), "--device", "cpu", "--quiet", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["finder"] == "deixis-8k-grounder"
+    found = json.loads(capsys.readouterr().out)
+    assert found["grounder"] == "deixis-8k-grounder"
+    assert captions(tmp_path / "out")[0].model == loaded_once.name
 
 
-def test_a_folder_without_a_model_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["eval", str(tmp_path), "--data", str(tmp_path)]) == 1
+def test_errors(run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    assert cli.run(["eval", str(tmp_path / "empty"), "--data", str(data)]) == 1
     assert "config.json" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert cli.run(["eval", str(run), "--data", str(data), "--out", str(tmp_path / "file"), "--quiet"]) == 1
+    assert "It is a file; choose a folder." in capsys.readouterr().err

@@ -1,21 +1,20 @@
-"""The verb that searches: the right photographs first, places of nouns, and sentences for what goes wrong."""
+"""``deixis search``: the best photographs first, boxes of the sentence's noun phrases, and errors."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from deixis import DeixisError, cli
 from deixis.commands.search import search
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.pipelines.search import search as search_store
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
+from small_models import noise, save_noise, small_fusion, small_matcher
 
 VOCABULARY = Vocabulary.build([["a", "dog", "ball", "and"]], minimum=1)
 
@@ -24,17 +23,13 @@ VOCABULARY = Vocabulary.build([["a", "dog", "ball", "and"]], minimum=1)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of noise, their store and an untrained matcher."""
     root = tmp_path_factory.mktemp("search")
-    eyes = named_extractor("tiny", "grid")
+    extractor = named_extractor("tiny", "grid")
     (root / "photos").mkdir()
-    with StoreWriter(root / "store", Contents(eyes.name, eyes.description, {})) as store:
+    with StoreWriter(root / "store", Contents(extractor.name, extractor.description, {})) as store:
         for i in range(6):
-            pixels = np.random.default_rng(i).integers(0, 255, (40 + 10 * i, 60, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(root / "photos" / f"{i}.png")
-            regions = eyes.extract(pixels)
-            store.add(f"{i}.png", regions)
-    torch.manual_seed(0)
-    matcher = ScanNet(ScanConfig(len(VOCABULARY), regions.features.shape[1], words=8, embed=12))
-    ScanGrounder(matcher, VOCABULARY, eyes.to_json(), "test").save_pretrained(root / "model")
+            save_noise(root / "photos" / f"{i}.png", i, (60, 40 + 10 * i))
+            store.add(f"{i}.png", extractor.extract(noise(i, (60, 40 + 10 * i))))
+    small_matcher(VOCABULARY, "test").save_pretrained(root / "model")
     return root
 
 
@@ -42,18 +37,20 @@ def ask(folder: Path, *more: str) -> list[str]:
     return ["search", str(folder / "store"), "a dog and a ball", "--model", str(folder / "model"), *more]
 
 
-def test_photographs_come_by_score_with_their_nouns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_photographs_come_by_score_with_their_noun_phrases(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(ask(folder, "--top", "4", "--json")) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    store, aligner = FeatureStore(folder / "store"), ScanGrounder.from_pretrained(folder / "model")
-    expected = {name: aligner.score(store[name], "a dog and a ball") for name in store}
+    store, matcher = FeatureStore(folder / "store"), ScanGrounder.from_pretrained(folder / "model")
+    expected = {name: matcher.scores([store[name]], ["a dog and a ball"]).item() for name in store}
+    assert len(set(expected.values())) == 6
     assert [line["image"] for line in lines] == sorted(expected, key=lambda name: -expected[name])[:4]
     for line in lines:
         assert line["score"] == pytest.approx(expected[line["image"]], abs=1e-6)
         assert [g["word"] for g in line["groundings"]] == ["a dog", "a ball"]
-        width, height = store[line["image"]].size
-        assert all(0 <= g["point"][0] < width and 0 <= g["point"][1] < height for g in line["groundings"])
-        assert "heat" not in line["groundings"][0]
+        for g in line["groundings"]:
+            assert g["box"][0] <= g["point"][0] <= g["box"][2]
+            assert g["box"][1] <= g["point"][1] <= g["box"][3]
+            assert "heat" not in g
 
 
 def test_a_sheet_is_drawn_from_the_photographs(
@@ -90,13 +87,58 @@ def test_what_goes_wrong_is_told(
     assert not Path("x.png").exists()
 
 
-def test_words_that_nobody_knows_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["search", str(folder / "store"), "zyzzyva", "--model", str(folder / "model")]) == 1
-    assert "knows no word" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("sentence", "said"), [("zyzzyva", "no word of 'zyzzyva' is in the vocabulary of test"), ("...", "has no words")]
+)
+def test_sentences_that_cannot_be_found_are_errors(
+    folder: Path, capsys: pytest.CaptureFixture[str], sentence: str, said: str
+) -> None:
+    assert cli.run(["search", str(folder / "store"), sentence, "--model", str(folder / "model")]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_sentence_without_noun_phrases_has_no_boxes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["search", str(folder / "store"), "and", "--model", str(folder / "model"), "--json"]) == 0
+    assert all(json.loads(line)["groundings"] == [] for line in capsys.readouterr().out.splitlines())
+
+
+def test_equal_scores_keep_the_order_of_the_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, matcher = FeatureStore(folder / "store"), ScanGrounder.from_pretrained(folder / "model")
+    monkeypatch.setattr(matcher, "evidence", lambda photo, phrases: [0.5])
+    assert [hit.image for hit in search_store(store, "a dog", matcher, 4)] == list(store)[:4]
 
 
 def test_photographs_of_another_extractor_are_refused(folder: Path, tmp_path: Path) -> None:
     with StoreWriter(tmp_path, Contents("another", {}, {})) as store:
         store.add("x", replace(FeatureStore(folder / "store")["0.png"], extractor="another"))
     with pytest.raises(DeixisError, match="another"):
-        search(tmp_path, "a dog", folder / "model")
+        search(tmp_path, "a dog", str(folder / "model"))
+
+
+def test_an_empty_store_is_an_error(folder: Path, tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, Contents(named_extractor("tiny", "grid").name, {}, {})):
+        pass
+    with pytest.raises(DeixisError, match="has no photographs"):
+        search(tmp_path, "a dog", str(folder / "model"))
+
+
+def test_a_fusion_model_searches_a_store_with_grids(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without grids it names the option that makes them; a model that reads pixels cannot search at all."""
+    fusion = small_fusion(["a dog and a ball"], pixels=False)
+    fusion.save_pretrained(tmp_path / "fusion")
+    with pytest.raises(DeixisError, match=r"Extract again with `deixis features --grid 4`"):
+        search(folder / "store", "a dog", str(tmp_path / "fusion"))
+    extractor = named_extractor("tiny", "grid", grid=4)
+    with StoreWriter(tmp_path / "store", Contents(extractor.name, extractor.description, {})) as store:
+        for i in range(3):
+            store.add(f"{i}.png", extractor.extract(noise(i)))
+    order = ["search", str(tmp_path / "store"), "a dog", "--json", "--model"]
+    assert cli.run([*order, str(tmp_path / "fusion")]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["score"] for line in lines] == sorted((line["score"] for line in lines), reverse=True)
+    assert {line["image"] for line in lines} == {"0.png", "1.png", "2.png"}
+    small_fusion(["a dog"]).save_pretrained(tmp_path / "pixels")
+    assert cli.run([*order, str(tmp_path / "pixels")]) == 1
+    assert "reads pixels, and a store has regions" in capsys.readouterr().err

@@ -1,74 +1,80 @@
-"""Confidence: what a photograph adds to its sentence, and what is no photograph adds nothing."""
+"""Information gain: positive where the photograph makes the sentence likelier, about zero for blank images."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from deixis.pipelines.load import load_captioner
 from PIL import Image, ImageDraw
 
-from deixis import GroundedCaption
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.updown.model import Captioner, Style
-from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.pipelines import information_gain as confidence
-from deixis.pipelines.information_gain import SURE, Confidence, blanks
-from deixis.vision.extractor import named_extractor
+from deixis.layers.padding import pad_regions
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.pipelines.information_gain import MIN_GAIN, information_gain
+from deixis.pipelines.models import Models
+from deixis.pipelines.photo import Photo
+from deixis.types import AttentionTrace, Candidate
+from deixis.vision.blank import BlankRegions, blank_images
+from small_models import noise, small_captioner
 
 
-def small(style: Style) -> Captioner:
-    torch.manual_seed(0)
-    eyes = named_extractor("tiny", "grid")
-    vocabulary = Vocabulary.build([["a", "dog", "runs", "ball", "and", "red"]], minimum=1)
-    width = eyes.extract(np.zeros((40, 60, 3), dtype=np.uint8)).features.shape[1]
-    decoder = Decoder(DecoderConfig(len(vocabulary), width, words=8, hidden=12, attention=6, branches=2))
-    return Captioner(decoder, vocabulary, eyes.to_json(), "small", style)
+@pytest.mark.parametrize(
+    "generation", [GenerationConfig(max_words=4, min_words=4), GenerationConfig(max_words=12, min_words=2)]
+)
+def test_caption_of_a_blank_image_has_no_gain(generation: GenerationConfig) -> None:
+    """A caption of a blank image is as likely there as it was generated with."""
+    captioner = small_captioner(generation)
+    blank = BlankRegions(BlankRegions.extract(captioner.extractor).regions[:1])
+    for (candidate,) in captioner.decode([blank.regions[0], blank.regions[0]]):
+        assert information_gain(candidate, captioner, blank) == pytest.approx(0, abs=1e-5)
 
 
-@pytest.mark.parametrize("style", [Style(max_words=4, min_words=4), Style(max_words=12, min_words=2)])
-def test_nothing_to_see_adds_nothing(style: Style, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said of a blank image is as likely there as it is said to be: the gain is zero."""
-    grey = blanks()[0]
-    monkeypatch.setattr(confidence, "blanks", lambda: [grey])
-    captioner = small(style)
-    seen = captioner.eyes.extractor.extract(grey, boxes=[[0, 0, *grey.size]])
-    assert Confidence(captioner).gains(list(captioner.captions([seen, seen]))) == pytest.approx([0, 0], abs=1e-5)
-
-
-def test_the_kind_of_nothing_counts_that_explains_most() -> None:
-    captioner = small(Style(max_words=12, min_words=2))
-    photo = Image.fromarray(np.random.default_rng(5).integers(0, 90, (60, 80, 3), dtype=np.uint8))
-    caption = captioner.caption(photo)
-    assert caption.logprob is not None
-    judge = Confidence(captioner)
-    (gain,) = judge.gains([caption])
-    blind = []
-    for blank in blanks():
-        seen = captioner.eyes.extractor.extract(blank, boxes=[[0, 0, *blank.size]])
-        encoded = captioner.decoder.encode_regions(confidence.pad_regions([seen]))
-        weights = captioner.decoder.weights(2)
-        state, word, total = captioner.decoder.start(encoded, 1), Vocabulary.bos, 0.0
-        for t, said in enumerate([*map(captioner.vocabulary.id, caption.words), Vocabulary.eos]):
-            if t < captioner.style.max_words:
-                state, logprobs, _ = captioner.decoder.step(encoded, torch.tensor([[word]]), state, weights)
+def test_gain_is_against_the_likeliest_blank_image() -> None:
+    captioner = small_captioner(GenerationConfig(max_words=12, min_words=2))
+    ((candidate,),) = captioner.decode([captioner.extractor.extract(noise(5, (80, 60)))])
+    blank = BlankRegions.extract(captioner.extractor)
+    assert len(blank.regions) == len(blank_images())
+    network, without_image = captioner.network, []
+    for regions in blank.regions:
+        encoded = network.encode_regions(pad_regions([regions]))
+        weights = network.step_weights(2)
+        state, word, total = network.initial_state(encoded, 1), Vocabulary.bos, 0.0
+        for t, said in enumerate([*map(captioner.vocabulary.id, candidate.words), Vocabulary.eos]):
+            if t < captioner.generation.max_words:
+                state, logprobs, _ = network.step(encoded, torch.tensor([[word]]), state, weights)
                 total += float(logprobs.detach().exp().mean(-2).log()[0, 0, said])
                 word = said
-        blind.append(total)
-    assert gain == pytest.approx((caption.logprob - max(blind)) / (len(caption.words) + 1), abs=1e-4)
+        without_image.append(total)
+    assert candidate.logprob is not None
+    expected = (candidate.logprob - max(without_image)) / (len(candidate.words) + 1)
+    assert information_gain(candidate, captioner, blank) == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_caption_without_words_is_never_sure() -> None:
-    assert Confidence(small(Style())).gains([GroundedCaption((), logprob=-1.0)]) == [float("-inf")]
-    assert Confidence(small(Style())).gains([]) == []
+@pytest.mark.parametrize(("words", "logprob"), [((), -1.0), (("a", "cat"), None)])
+def test_captions_without_words_and_templates_have_no_gain(words: tuple[str, ...], logprob: float | None) -> None:
+    captioner = small_captioner()
+    trace = AttentionTrace(np.zeros((0, 1, 1), np.float32), np.ones((0, 1), bool), np.zeros((1, 4)), (1, 1))
+    candidate = Candidate(words, logprob, 0.0, trace)
+    assert information_gain(candidate, captioner, BlankRegions.extract(captioner.extractor)) == float("-inf")
 
 
-def test_the_model_of_the_package_is_not_sure_of_what_is_no_photograph() -> None:
-    captioner = load_captioner()
+def test_default_captioner_has_a_low_gain_where_there_is_no_photograph(shipped: Models) -> None:
     screen = Image.new("RGB", (320, 200), "white")
     pen = ImageDraw.Draw(screen)
     for y in range(10, 190, 12):
         pen.text((10, y), "def caption(photo): return words", fill="#222222")
-    found = captioner.caption([Image.new("RGB", (64, 48), "white"), Image.new("RGB", (64, 48), "black"), screen])
-    assert all(gain < SURE for gain in Confidence(captioner).gains(found))
-    assert all(caption.words for caption in found)
+    images = [Image.new("RGB", (64, 48), "white"), Image.new("RGB", (64, 48), "black"), screen]
+    beams = shipped.captioner.decode([Photo(image).regions(shipped.extractor) for image in images])
+    assert all(beam[0].words for beam in beams)
+    assert all(information_gain(beam[0], shipped.captioner, shipped.blank) < MIN_GAIN for beam in beams)
+
+
+def test_kept_blank_regions_are_those_of_the_extractor(shipped: Models) -> None:
+    """The file in the model's folder saves the extraction of blank images, and has the same features."""
+    assert shipped.captioner.blank is not None
+    extracted = BlankRegions.extract(shipped.captioner.extractor)
+    for kept, made in zip(shipped.captioner.blank.regions, extracted.regions, strict=True):
+        assert kept.extractor == made.extractor
+        np.testing.assert_allclose(
+            kept.features.astype(np.float32), made.features.astype(np.float32), rtol=0.01, atol=0.01
+        )

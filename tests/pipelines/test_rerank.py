@@ -1,136 +1,161 @@
-"""A finder as the judge of a beam: what it says for each sentence, and which sentence is then taken."""
+"""Reranking: the scores that a grounder adds to the candidates of a beam, and which candidate is chosen."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from deixis.pipelines.load import load_finder
-from PIL import Image
 
 from deixis.calibration import Calibration
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.methods.updown.model import Captioner, Style
-from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.pipelines.rerank import COSINE, DIM, LEAST, PAIR, assist, by_phrases, judge_of, read
-from deixis.types import Regions
-from deixis.vision.extractor import named_extractor
+from deixis.methods.albef.model import MIN_PHRASE_WEIGHT, PAIR_WEIGHT, AlbefGrounder
+from deixis.methods.scan.model import COSINE_WEIGHT
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.pipelines import caption as pipeline
+from deixis.pipelines.caption import CaptionOptions, caption, reranks
+from deixis.pipelines.models import Models
+from deixis.pipelines.photo import Photo
+from deixis.pipelines.rerank import MIN_PROB, best, match_scores
+from deixis.types import AttentionTrace, Candidate, Phrase, RerankWeights
+from small_models import noise, small_captioner, small_matcher
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "red", "bike", "in", "front", "of", "the", "house", "runs"]] * 5, 1)
-EYES = named_extractor("tiny", "grid")
-EXTRACTOR = EYES.to_json()
-REGIONS = Regions(np.array([[0.0, 0, 9, 9]]), np.zeros((1, 16)), (9, 9), extractor=EYES.name)
+GENERATION = GenerationConfig(beam=3, rerank_beam=5, max_words=6, length_power=0.7)
+TRACE = AttentionTrace(np.zeros((1, 1, 1), np.float32), np.ones((1, 1), bool), np.zeros((1, 4)), (9, 9))
 
 
-class Fake:
-    """Finds as much of a text as is written down, and remembers what it was asked."""
-
-    def __init__(self, evidence: dict[str, float]) -> None:
-        self.found, self.asked = evidence, [""]
-
-    def evidence(self, _: Regions, texts: Sequence[str]) -> list[float]:
-        self.asked = list(texts)
-        return [self.found[text] for text in texts]
+def candidates(*sentences: str) -> list[Candidate]:
+    return [Candidate(tuple(text.split()), -1.0, -1.0, TRACE) for text in sentences]
 
 
-def test_a_sentence_is_worth_its_whole_and_its_most_doubtful_phrase() -> None:
+class FakeGrounder:
+    """Has a given evidence for every text, and records the texts it was asked for."""
+
+    name, hash, extractor = "fake", "", None
+
+    def __init__(self, evidence: dict[str, float], weights: RerankWeights) -> None:
+        self.found, self.rerank_weights = evidence, weights
+        self.asked: list[list[str]] = []
+
+    def encode(self, photos: Sequence[Any]) -> list[Any]:
+        return list(photos)
+
+    def evidence(self, _: Any, phrases: Sequence[Phrase]) -> list[float]:
+        self.asked.append([phrase.text for phrase in phrases])
+        return [self.found[phrase.text] for phrase in phrases]
+
+    def phrase_probability(self, evidence: float) -> float:
+        return Calibration(1.0, 0.0)(evidence)  # the logistic function
+
+
+def scores(grounder: FakeGrounder, *sentences: str) -> list[float]:
+    return match_scores(candidates(*sentences), Photo(noise()), grounder)  # type: ignore[arg-type]
+
+
+def test_a_candidate_is_scored_by_its_sentence_and_its_weakest_phrase() -> None:
     sentences = ["a man in front of a house", "a dog runs"]
-    finder = Fake({sentences[0]: 0.7, sentences[1]: 0.5, "a man": 2.0, "a house": -1.0, "a dog": 1.0})
-    presence = Presence(Calibration(1.0, 0.0), Calibration(9.0, 9.0))  # the curve of phrases is the logistic function
-    worth = by_phrases(finder, presence, REGIONS, sentences)  # type: ignore[arg-type]
+    evidence = {sentences[0]: 0.7, sentences[1]: 0.5, "a man": 2.0, "a house": -1.0, "a dog": 1.0}
+    grounder = FakeGrounder(evidence, RerankWeights(8.0, 1.2))
     house, dog = -math.log(1 + math.e), -math.log(1 + math.exp(-1))
-    assert worth == pytest.approx([PAIR * 0.7 + LEAST * house, PAIR * 0.5 + LEAST * dog])
-    assert finder.asked == [*sentences, "a man", "a house", "a dog"]  # "front" is no thing, and all in one go
+    assert scores(grounder, *sentences) == pytest.approx([8 * 0.7 + 1.2 * house, 8 * 0.5 + 1.2 * dog])
+    assert grounder.asked == [[*sentences, "a man", "a house", "a dog"]]  # "front" is no object; one call for all
 
 
-def test_a_sentence_that_names_nothing_finds_nothing() -> None:
-    finder = Fake({"in front of": 0.5})
-    presence = Presence(Calibration(1.0, 0.0), Calibration(1.0, 0.0))
-    ((whole, least),) = read(finder, presence, REGIONS, ["in front of"])  # type: ignore[arg-type]
-    assert (whole, least) == (0.5, pytest.approx(math.log(DIM)))
+def test_a_sentence_without_noun_phrases_has_the_least_probability() -> None:
+    grounder = FakeGrounder({"in front of": 0.5}, RerankWeights(1.0, 1.0))
+    assert scores(grounder, "in front of") == pytest.approx([0.5 + math.log(MIN_PROB)])
 
 
-def captioner() -> Captioner:
-    torch.manual_seed(0)
-    decoder = Decoder(DecoderConfig(len(VOCABULARY), 16, words=8, hidden=12, attention=8))
-    return Captioner(decoder, VOCABULARY, EXTRACTOR, "test", Style(beam=3, judged=5, max_words=6, length_power=0.7))
+def test_phrases_are_not_scored_where_they_have_no_weight() -> None:
+    grounder = FakeGrounder({"a dog runs": 0.5}, RerankWeights(2.0))
+    assert scores(grounder, "a dog runs") == [1.0]
+    assert grounder.asked == [["a dog runs"]]
 
 
-def photo() -> Image.Image:
-    return Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 64, 3), dtype=np.uint8))
+def test_candidates_that_repeat_a_word_come_last_unless_allowed() -> None:
+    beam = candidates("a dog and a dog", "a man runs")
+    beam[0] = replace(beam[0], score=0.0)
+    assert best(beam) is beam[0]
+    assert best(beam, allow_repeats=False) is beam[1]
+    assert best(beam, [0.0, 2.0]) is beam[1]
+    assert best(beam[:1], allow_repeats=False) is beam[0]
 
 
-def test_the_judge_reads_the_wider_beam_and_its_nats_count() -> None:
-    speaker = captioner()
-    regions = [speaker.eyes.look(photo())]
-    speaker.style = replace(speaker.style, beam=5)
-    offered = speaker._sentences(regions)
-    texts = [" ".join(VOCABULARY.decode(row)) for row in offered.words[0].tolist()]
-    speaker.style = replace(speaker.style, beam=3)
-    asked: list[tuple[Regions, list[str]]] = []
+def test_the_wider_beam_is_reranked_and_the_match_scores_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = Models(small_captioner(GENERATION, VOCABULARY), small_matcher(VOCABULARY))
+    photo = Photo(noise())
+    (offered,) = models.captioner.decode([photo.regions(models.extractor)], width=5)
+    texts = [" ".join(one.words) for one in offered]
+    asked: list[list[str]] = []
+    preferred = texts[3]
 
-    def judge(seen: Regions, sentences: Sequence[str]) -> list[float]:
-        asked.append((seen, list(sentences)))
-        return [5.0 if text == texts[3] else 0.0 for text in sentences]
+    def fake_scores(beam: Sequence[Candidate], *_: Any) -> list[float]:
+        asked.append([" ".join(one.words) for one in beam])
+        return [5.0 if text == preferred else 0.0 for text in asked[-1]]
 
-    assert " ".join(next(speaker.captions(regions)).words) in texts[:3]
-    speaker.judge = judge
-    taken = next(speaker.captions(regions))
+    monkeypatch.setattr("deixis.pipelines.rerank.match_scores", fake_scores)
+    options = CaptionOptions(checks=())
+    (alone,) = caption([photo], Models(models.captioner), options)
+    assert " ".join(alone.caption.words) in texts[:3]
+    assert asked == []
+    (chosen,) = caption([photo], models, options)
+    assert sorted(asked[0]) == sorted(texts)
     assert len(asked) == 1
-    assert asked[0][0] is regions[0]
-    assert sorted(asked[0][1]) == sorted(texts)
-    assert " ".join(taken.words) == texts[3]
-    assert taken.logprob == pytest.approx(float(offered.scores[0, 3]))
-    speaker.judge = lambda _, sentences: [0.0] * len(sentences)
-    assert " ".join(next(speaker.captions(regions)).words) == texts[0]
+    assert " ".join(chosen.caption.words) == preferred
+    assert chosen.caption.logprob == pytest.approx(offered[3].logprob)
+    preferred = "none of them"
+    (chosen,) = caption([photo], models, options)
+    assert " ".join(chosen.caption.words) == texts[0]
 
 
-def test_a_judge_is_asked_only_where_there_is_a_choice() -> None:
-    speaker = captioner()
-    speaker.style = replace(speaker.style, beam=1, judged=0)
-    speaker.judge = lambda *_: pytest.fail("there is one sentence")
-    next(speaker.captions([speaker.eyes.look(photo())]))
+def test_a_beam_of_one_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    single = replace(GENERATION, beam=1, rerank_beam=0)
+    models = Models(small_captioner(single, VOCABULARY), small_matcher(VOCABULARY))
+    monkeypatch.setattr("deixis.pipelines.rerank.match_scores", lambda *_: pytest.fail("there is one sentence"))
+    assert reranks(models, CaptionOptions())
+    caption([Photo(noise())], models, CaptionOptions(checks=()))
+
+
+def test_rerank_none_does_not_ask_the_grounder(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = Models(small_captioner(GENERATION, VOCABULARY), small_matcher(VOCABULARY))
+    monkeypatch.setattr(pipeline, "rerank", lambda *_: pytest.fail("reranked"))
+    options = CaptionOptions(rerank="none", checks=())
+    (found,) = caption([Photo(noise())], models, options)
+    (alone,) = caption([Photo(noise())], Models(models.captioner), options)
+    assert found.caption.words == alone.caption.words
+    assert found.caption.logprob == alone.caption.logprob
 
 
 @pytest.mark.parametrize("aggregation", ["mean", "logsumexp"])
-def test_a_matcher_judges_by_its_cosines(aggregation: str) -> None:
-    torch.manual_seed(0)
-    config = ScanConfig(len(VOCABULARY), 16, words=8, embed=12, aggregation=aggregation)  # type: ignore[arg-type]
-    finder, speaker = ScanGrounder(ScanNet(config), VOCABULARY, EXTRACTOR, "matcher"), captioner()
-    assist(speaker, finder)
-    assert speaker.eyes is finder.eyes
+def test_a_matcher_reranks_by_its_mean_cosine(aggregation: str) -> None:
+    matcher = small_matcher(VOCABULARY, aggregation=aggregation)
+    models = Models(small_captioner(GENERATION, VOCABULARY), matcher)
+    assert models.extractor is matcher.extractor
+    assert reranks(models, CaptionOptions()) == (aggregation == "mean")
     if aggregation != "mean":
-        assert speaker.judge is None
+        assert matcher.rerank_weights is None
         return
-    assert speaker.judge is not None
-    regions, sentences = speaker.eyes.look(photo()), ["a man runs", "a red bike"]
-    expected = [COSINE * finder.score(regions, one) for one in sentences]
-    assert speaker.judge(regions, sentences) == pytest.approx(expected, abs=1e-6)
+    photo, sentences = Photo(noise()), ["a man runs", "a red bike"]
+    expected = COSINE_WEIGHT * matcher.scores([photo.regions(matcher.extractor)], sentences)[0]
+    assert match_scores(candidates(*sentences), photo, matcher) == pytest.approx(expected.tolist(), abs=1e-6)
 
 
-def test_a_finder_with_other_eyes_helps_nobody() -> None:
-    speaker, finder = captioner(), load_finder(device="cpu")
-    before = speaker.eyes
-    assist(speaker, finder)
-    assist(speaker, None)
-    assert (speaker.eyes, speaker.judge) == (before, None)
+def test_a_grounder_with_another_extractor_does_not_rerank(shipped: Models) -> None:
+    captioner = small_captioner(GENERATION, VOCABULARY)
+    models = Models(captioner, shipped.grounder)
+    assert not reranks(models, CaptionOptions())
+    assert models.extractor is captioner.extractor
 
 
-def test_a_fusion_model_judges_if_it_was_calibrated() -> None:
-    finder = load_finder(device="cpu")
-    assert isinstance(finder, AlbefGrounder)
-    judge = judge_of(finder)
-    assert judge is not None
-    assert finder.eyes is not None
-    regions, sentences = finder.eyes.look(photo()), ["a man runs", "a red bike"]
-    assert finder.presence is not None
-    assert judge(regions, sentences) == pytest.approx(by_phrases(finder, finder.presence, regions, sentences))
-    finder.presence = None
-    assert judge_of(finder) is None
+def test_a_fusion_model_reranks_if_it_is_calibrated(shipped: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    grounder = shipped.grounder
+    assert isinstance(grounder, AlbefGrounder)
+    assert grounder.rerank_weights == RerankWeights(PAIR_WEIGHT, MIN_PHRASE_WEIGHT)
+    assert reranks(shipped, CaptionOptions())
+    monkeypatch.setattr(grounder, "presence", None)
+    assert grounder.rerank_weights is None
+    assert not reranks(shipped, CaptionOptions())

@@ -1,4 +1,4 @@
-"""The second look: a sentence about what nobody else sees is doubted, or gives way to a plain one."""
+"""Second look: a subject that detector and classifier do not find gives a warning or a template."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
-from deixis.pipelines.looks import Looks
-from deixis.pipelines.second_look import SecondLook, plain_names, plain_sentence, subject_of
-from deixis.types import GroundedCaption, Labels, Regions
+from deixis.language.sentence import sentence
+from deixis.pipelines.caption import CaptionOptions, finish
+from deixis.pipelines.models import Models
+from deixis.pipelines.photo import Photo
+from deixis.pipelines.second_look import SecondLook, class_nouns, second_look, subject_of, template_sentence
+from deixis.types import AttentionTrace, Candidate, Labels, Regions
 from deixis.vision.backbone import FeatureMap, imagenet_classes
+from small_models import small_captioner
 
 CLASSES = imagenet_classes()
 COCO = ("", "person", "dog", "cup", "dining table")
@@ -43,9 +47,8 @@ class Classifier:
         return probs
 
 
-def eyes(classifier: Classifier, detector: bool = True) -> Any:
-    extractor = SimpleNamespace(backbone=classifier)
-    return SimpleNamespace(extractor=extractor, detector=detector, device=torch.device("cpu"))
+def extractor(classifier: Classifier, detector: bool = True) -> Any:
+    return SimpleNamespace(backbone=classifier, is_detector=detector, name="", accepts=lambda _: True, device="cpu")
 
 
 def regions(**found: float) -> Regions:
@@ -57,78 +60,94 @@ def regions(**found: float) -> Regions:
     return Regions(BOXES, np.zeros((3, 4), np.float32), (100, 100), np.array([0.1, 0.1, 0.9]), labels)
 
 
-def said(words: str) -> GroundedCaption:
-    return GroundedCaption(tuple(words.split()), logprob=-3.0, image="x", width=100, height=100, model="m")
+def generated(words: str) -> Candidate:
+    trace = AttentionTrace(np.zeros((3, 1, 3), np.float32), np.ones((3, 1), bool), BOXES, (100, 100))
+    return Candidate(tuple(words.split()), -3.0, -3.0, trace)
 
 
-LOOKS = Looks(np.zeros((3, 1, 3), np.float32), np.ones((3, 1), bool))
+def look(classifier: Classifier, caption: str, seen: Regions, detector: bool = True) -> SecondLook:
+    photo = Photo(Image.new("RGB", (100, 100)), regions=seen)
+    return second_look(generated(caption), photo, extractor(classifier, detector))
 
 
-def look(classifier: Classifier, caption: str, seen: Regions, detector: bool = True) -> Any:
-    photo = Image.new("RGB", (100, 100))
-    return SecondLook(eyes(classifier, detector)).at(said(caption), LOOKS, seen, lambda: photo)
+def unchanged(found: SecondLook, words: str) -> bool:
+    return found.candidate.words == tuple(words.split()) and found.candidate.logprob == -3.0
 
 
-def test_what_the_detector_sees_is_not_asked_about_again() -> None:
+def test_what_the_detector_finds_is_not_classified() -> None:
     classifier = Classifier({"espresso": 0.9})
     found = look(classifier, "a dog runs", regions(dog=0.06))
-    assert (found.caption, found.doubted, found.plain) == (said("a dog runs"), "", 0)
-    assert found.looks is LOOKS
+    assert unchanged(found, "a dog runs")
+    assert (found.missing_subject, found.template_prob) == ("", 0)
     assert classifier.asked == 0
 
 
-def test_what_the_classifier_sees_is_believed_too_by_all_its_classes_together() -> None:
+def test_a_subject_is_found_by_the_sum_of_its_classes() -> None:
     found = look(Classifier({"beagle": 0.03, "Norwich terrier": 0.03}), "two dogs run", regions())
-    assert not found.doubted
-    assert look(Classifier({"beagle": 0.04}), "two dogs run", regions()).doubted == "dog"
+    assert not found.missing_subject
+    assert look(Classifier({"beagle": 0.04}), "two dogs run", regions()).missing_subject == "dog"
 
 
-def test_where_nobody_is_certain_of_anything_else_the_sentence_stays_and_is_doubted() -> None:
+def test_without_a_certain_class_the_sentence_stays_and_its_subject_is_missing() -> None:
     found = look(Classifier({"espresso": 0.49}), "a puppy runs", regions())
-    assert (found.caption, found.doubted, found.plain) == (said("a puppy runs"), "puppy", 0)
+    assert unchanged(found, "a puppy runs")
+    assert (found.missing_subject, found.template_prob) == ("puppy", 0)
 
 
-def test_a_plain_sentence_names_what_is_certain_and_where_it_is() -> None:
+def test_a_template_names_what_is_certain_and_where_it_is() -> None:
     found = look(Classifier({"espresso": 0.9}), "a dog runs", regions(dining_table=0.6, cup=0.04))
-    assert found.plain == pytest.approx(0.9)
-    assert found.doubted == "dog"
-    assert found.caption.caption == "A cup of coffee on a table."
-    assert found.caption.logprob is None
-    assert (found.caption.image, found.caption.width, found.caption.model) == ("x", 100, "m")
-    coffee, table = found.caption.groundings
+    assert found.template_prob == pytest.approx(0.9)
+    assert found.missing_subject == "dog"
+    template = found.candidate
+    assert sentence(template.words) == "A cup of coffee on a table."
+    assert template.logprob is None
+    coffee, table = template.groundings
     assert (coffee.text, coffee.start, coffee.end, coffee.box) == ("cup of coffee", 1, 4, (10, 10, 60, 60))
+    assert (coffee.head, table.head) == (1, 6)
     assert coffee.score == pytest.approx(0.9)
     assert (table.text, table.start, table.end, table.box) == ("table", 6, 7, (0, 40, 100, 100))
     assert table.score == pytest.approx(0.6)
-    assert found.looks.attention.shape == (7, 1, 3)
-    assert found.looks.attention[2, 0].argmax() == 1
-    assert found.looks.attention[6, 0].tolist() == [0, 0, 1]
-    assert not found.looks.attention[[0, 4, 5]].any()
+    attention = template.trace.attention
+    assert attention.shape == (7, 1, 3)
+    assert attention[2, 0].argmax() == 1
+    assert attention[6, 0].tolist() == [0, 0, 1]
+    assert not attention[[0, 4, 5]].any()
 
 
-def test_the_detectors_box_of_the_thing_itself_is_preferred() -> None:
-    """It has seen a cup, if faintly; the cup is not named twice."""
+def test_a_template_stands_for_the_generated_sentence_in_the_result() -> None:
+    """Its image, size and model are those of any other result."""
+    captioner = small_captioner()
+    captioner.extractor = extractor(Classifier({"espresso": 0.9}))
+    photo = Photo(Image.new("RGB", (100, 100)), "x", regions(dining_table=0.6, cup=0.04))
+    found = finish(photo, [generated("a dog runs")], Models(captioner), CaptionOptions(checks=("second-look",))).caption
+    assert found.caption == "A cup of coffee on a table."
+    assert (found.image, found.width, found.model, found.logprob) == ("x", 100, "small", None)
+    assert [one.text for one in found.groundings] == ["cup of coffee", "table"]
+
+
+def test_the_detectors_box_of_the_object_itself_is_preferred() -> None:
+    """The detector has found a cup; the cup is not named twice."""
     found = look(Classifier({"espresso": 0.9}), "a dog runs", regions(cup=0.8))
-    assert found.caption.caption == "A close-up of a cup of coffee."  # three fifths of the photograph
-    assert found.caption.groundings[0].box == (0, 40, 100, 100)
+    assert sentence(found.candidate.words) == "A close-up of a cup of coffee."  # three fifths of the photograph
+    assert found.candidate.groundings[0].box == (0, 40, 100, 100)
 
 
 @pytest.mark.parametrize("caption", ["the sun sets", "a stick lies there", "running fast"])
-def test_what_nobody_knows_is_not_doubted(caption: str) -> None:
-    assert not look(Classifier({"espresso": 0.9}), caption, regions()).doubted
+def test_unknown_subjects_are_not_checked(caption: str) -> None:
+    assert not look(Classifier({"espresso": 0.9}), caption, regions()).missing_subject
 
 
-def test_without_a_detector_only_what_the_classifier_knows_is_doubted() -> None:
+def test_without_a_detector_only_classes_of_the_classifier_are_checked() -> None:
     """ImageNet has dogs and no people."""
     classifier = Classifier({"espresso": 0.9})
-    assert not look(classifier, "a man runs", regions(dog=0.9), detector=False).doubted
-    assert look(classifier, "a dog runs", regions(dog=0.9), detector=False).plain
+    assert not look(classifier, "a man runs", regions(dog=0.9), detector=False).missing_subject
+    assert look(classifier, "a dog runs", regions(dog=0.9), detector=False).template_prob
 
 
-def test_a_backbone_with_other_classes_is_not_asked() -> None:
+def test_a_backbone_with_other_classes_does_not_classify() -> None:
     classifier = Classifier({"espresso": 0.9})
     classifier.classes = CLASSES[:10]
-    assert not look(classifier, "a dog runs", regions(), detector=False).doubted
+    assert not look(classifier, "a dog runs", regions(), detector=False).missing_subject
     assert classifier.asked == 0
 
 
@@ -142,8 +161,8 @@ def test_a_backbone_with_other_classes_is_not_asked() -> None:
         ("", ""),
     ],
 )
-def test_the_subject_is_the_noun_that_a_sentence_begins_with(words: str, subject: str) -> None:
-    assert subject_of(said(words)) == subject
+def test_the_subject_is_the_first_noun(words: str, subject: str) -> None:
+    assert subject_of(generated(words), Photo(Image.new("RGB", (9, 9)))) == subject
 
 
 @pytest.mark.parametrize(
@@ -158,14 +177,14 @@ def test_the_subject_is_the_noun_that_a_sentence_begins_with(words: str, subject
         (["table", "cup"], False, "a table and a cup"),
     ],
 )
-def test_plain_sentences(nouns: list[str], close: bool, words: str) -> None:
-    found, spans = plain_sentence(nouns, close)
+def test_template_sentences(nouns: list[str], close: bool, words: str) -> None:
+    found, spans = template_sentence(nouns, close)
     assert " ".join(found) == words
     assert {noun: " ".join(found[start:end]) for noun, (start, end) in spans.items()} == {noun: noun for noun in nouns}
 
 
-def test_every_class_has_one_plain_name() -> None:
-    names = plain_names()
+def test_every_class_has_one_everyday_noun() -> None:
+    names = class_nouns()
     assert sorted(number for numbers in names.values() for number in numbers) == list(range(1000))
     assert CLASSES[names["cat"][0]] == "tabby cat"
     assert len(names["dog"]) == 118

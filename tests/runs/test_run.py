@@ -65,6 +65,22 @@ def test_the_verb_trains_several_seeds_and_takes_changes(
     assert "None" not in said.err
 
 
+def test_a_finished_run_of_version_01_is_not_trained_again(
+    folder: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, store = folder
+    sizes = ["--model.words", "8", "--model.hidden", "12", "--model.attention", "6", "--phases.0.epochs", "1"]
+    args = ["train", "updown-small", "--data", str(data), "--features", str(store), "--out", str(tmp_path), *sizes]
+    assert cli.run(args) == 0
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    old = json.dumps({"epoch": metrics["best_epoch"] - 1, "validation": metrics["validation"]})
+    (tmp_path / "metrics.json").write_text(old)
+    capsys.readouterr()
+    assert cli.run(args) == 0
+    assert (tmp_path / "metrics.json").read_text() == old
+    assert "best epoch 1, CIDEr" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["cyclical-zero-loss-small", "distributed-attention-small"])
 def test_recipes_run_from_a_folder(folder: tuple[Path, Path], tmp_path: Path, name: str) -> None:
     data, store = folder

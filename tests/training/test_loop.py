@@ -16,7 +16,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.updown.batches import Example, Target, collate
 from deixis.methods.updown.decode import Sentences
-from deixis.methods.updown.losses.self_critical import Images, nothing_left
+from deixis.methods.updown.losses.self_critical import Images, reward_converged
 from deixis.methods.updown.network import Decoder
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe, with_cycle, with_reward, with_teacher
 from deixis.methods.updown.train import Network, Rewards, fill
@@ -111,7 +111,7 @@ def run(
         lambda network, phase: {"CIDEr": 0.0},
         keep_nothing,
         callbacks,
-        lambda lines: nothing_left(lines, recipe.self_critical),
+        lambda lines: reward_converged(lines, recipe.self_critical),
         **options,
     ).decoder
 
@@ -220,7 +220,7 @@ def right(decoder: Decoder, telling: bool = False) -> tuple[float, float]:
     batch = collate(examples, regions, VOCABULARY.pad)
     with torch.no_grad():
         decoded = decoder(decoder.encode_regions(batch.regions), batch.words[..., :-1])
-        said = decoder.speak(decoded.states)[:, 0, :, 0].argmax(-1)
+        said = decoder.word_logprobs(decoded.states)[:, 0, :, 0].argmax(-1)
     assert batch.positive is not None
     nouns = batch.positive.any(-1)[:, 0]
     looked = decoded.attention[:, 0, :, 0].argmax(-1)[nouns]
@@ -258,7 +258,7 @@ def test_rewards_teach_what_to_say(tmp_path: Path) -> None:
     assert told[7]["reward"] > told[3]["reward"] + 0.4  # of two
 
 
-def test_a_phase_ends_when_there_is_nothing_left_to_learn(tmp_path: Path) -> None:
+def test_a_phase_ends_when_there_is_reward_converged_to_learn(tmp_path: Path) -> None:
     """All sentences are worth the same."""
     recipe = shrunk(with_reward(UPDOWN), epochs=5)
     config = replace(recipe.self_critical, patience=2)

@@ -24,7 +24,7 @@ from deixis.commands.console import (
     print_json,
     print_some,
     stderr_console,
-    terminable,
+    stoppable,
     track,
 )
 from deixis.errors import DeixisError, UsageError
@@ -102,8 +102,8 @@ def caption(
         if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
             opened = track(opened, len(left), console)  # else the printed sentences show the progress
         try:
-            with terminable():
-                for result in caption_stream(clock.each("regions", opened), models, options, clock.measure):
+            with stoppable(clock.each("regions", opened)) as given:
+                for result in caption_stream(given, models, options, clock.measure):
                     if draw is not None:
                         save_picture(result, pictures[result.caption.image])
                     if branches is not None:

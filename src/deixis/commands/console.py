@@ -238,6 +238,39 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def stoppable(items: Iterator[T]) -> Iterator[Iterator[T]]:
+    """Give items until Ctrl-C or SIGTERM; then, instead of the next item or at the end, raise KeyboardInterrupt.
+
+    What is computed from the items that were given is finished before. A second signal interrupts at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield items
+        return
+    stopped = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopped
+        if stopped:
+            raise KeyboardInterrupt
+        stopped = True
+
+    def given() -> Iterator[T]:
+        for item in items:
+            yield item
+            if stopped:
+                raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield given()
+        if stopped:
+            raise KeyboardInterrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Clock:
     """Wall time and CPU time of the parts of a command."""
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console
 from deixis.errors import requires_extra
-from deixis.files import write_atomic
+from deixis.files import make_folder, write_atomic
 from deixis.pipelines.models import DEFAULT_CAPTIONER
 
 PHOTOS = ("astronaut", "chelsea", "coffee")
@@ -36,6 +36,7 @@ def demo(
     """
     console = stderr_console(quiet)
     photographs = {name: photograph(name) for name in PHOTOS}
+    make_folder(out)  # an error before the models are loaded
     with console.status("loading the models"):
         from deixis.pipelines.caption import caption
         from deixis.pipelines.models import load_models

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
-from deixis.files import exclusive
+from deixis.files import exclusive, make_folder
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
 from deixis.training.recipe import Recipe
@@ -80,6 +80,7 @@ def train(options: Options[Recipe]) -> int:
     from deixis.device import train_on
     from deixis.runs.run import InitFrom, run_recipe, seed_summary
     from deixis.training.data import TrainingData
+    from deixis.training.log import best_epoch
 
     train_on(options.device)
     if options.threads:
@@ -96,13 +97,13 @@ def train(options: Options[Recipe]) -> int:
     found = []
     for seed in range(options.recipe.seed, options.recipe.seed + options.seeds):
         out = options.out if options.seeds == 1 else options.out / f"seed-{seed}"
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         with exclusive(out, "--out"), TrainingProgress(console, f"{options.recipe.name}, seed {seed}") as progress:
             run_recipe(replace(options.recipe, seed=seed), data, out, progress.callbacks(), init)
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
         scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
-        console.print(f"{out}: best epoch {metrics['best_epoch']}, {scores}")
+        console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
     if options.seeds > 1:
         summary = seed_summary(found)
         (options.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")

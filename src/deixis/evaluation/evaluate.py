@@ -12,10 +12,10 @@ from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
 from deixis.localize.attention import ground_word
+from deixis.localize.points import bicubic_maximum
 from deixis.methods.scan.model import ScanGrounder
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
-from deixis.metrics.phrases import peak
 from deixis.metrics.references import Reference
 from deixis.metrics.retrieval import retrieval
 from deixis.metrics.score import Score
@@ -163,7 +163,7 @@ def grounded_phrases(
         found = grounder.ground(encoded, [caption_query(parsed, caption.phrases)], place)
         for phrase, one in zip(caption.phrases, found, strict=True):
             if one.heat is not None:
-                one = replace(one, heat=None, heat_point=peak(one.heat))
+                one = replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
             answers[Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)] = (one,)
     return answers
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deixis.errors import DeixisError
-from deixis.files import write_atomic
+from deixis.files import make_folder, write_atomic
 from deixis.metrics.evaluate import Evaluation
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference
@@ -34,7 +34,7 @@ def write_evaluation(
 
     Captions are the lines that ``deixis caption`` writes, with the image's id as its name.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     captions = [
         _with_kinds((results[image] if results else None), caption, evaluation.kinds.get(image, {}))
         for image, caption in predictions.captions.items()

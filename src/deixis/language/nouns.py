@@ -23,7 +23,7 @@ def mark_words(sentence: Parse, which: str, vocabulary: Vocabulary) -> tuple[boo
 def noun_table(
     parses: Iterable[Parse],
     vocabulary: Vocabulary,
-    marked: Callable[[Parse], Sequence[bool]] = lambda grammar: grammar.nouns,
+    marked: Callable[[Parse], Sequence[bool]] = lambda parse: parse.nouns,
 ) -> list[bool]:
     """For each word of the vocabulary, whether it is a noun (or ``marked``) in most of its occurrences.
 
@@ -31,7 +31,7 @@ def noun_table(
     """
     seen: Counter[str] = Counter()
     nouns: Counter[str] = Counter()
-    for grammar in parses:
-        seen.update(grammar.tokens)
-        nouns.update(word for word, noun in zip(grammar.tokens, marked(grammar), strict=True) if noun)
+    for parse in parses:
+        seen.update(parse.tokens)
+        nouns.update(word for word, noun in zip(parse.tokens, marked(parse), strict=True) if noun)
     return [2 * nouns[word] > seen[word] for word in vocabulary.words]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis.errors import DeixisError
-from deixis.metrics.score import RULES, Score, Values
+from deixis.metrics.score import RULES, Score, Values, protocol
 
 BLOCK_CELLS = 2**19
 """Weights of one block of resamples: 4 MiB, for the cache."""
@@ -125,7 +125,7 @@ def by_image(score: Score) -> Score:
 
 def _matched(a: Score, b: Score) -> Sequence[int]:
     """The rows of B in the order of A's items; an error that says what differs when the two cannot be compared."""
-    if (a.signature, a.rule) != (b.signature, b.rule):
+    if (protocol(a.signature), a.rule) != (protocol(b.signature), b.rule):
         raise DeixisError(
             f"{a.name} was not measured in the same way: A is {a.signature}, B is {b.signature}; score both again "
             "with the same options and version."

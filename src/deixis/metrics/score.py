@@ -50,6 +50,15 @@ def signature(**fields: object) -> str:
     return "|".join([*(f"{name}:{value}" for name, value in fields.items()), f"v{__version__}"])
 
 
+SYSTEM_FIELDS = ("place", "words", "rerank", "checks")
+"""Fields of a signature that describe the system that was scored, and not how it was scored."""
+
+
+def protocol(text: str) -> str:
+    """Return a signature without the fields of the system; scores with equal protocols can be compared."""
+    return "|".join(field for field in text.split("|") if field.partition(":")[0] not in SYSTEM_FIELDS)
+
+
 def ratio(sums: Values) -> Values:
     """Total over count, from sums ``[B, 2]``; nothing counted gives 0."""
     return np.divide(sums[:, 0], sums[:, 1], out=np.zeros(len(sums)), where=sums[:, 1] > 0)

@@ -12,7 +12,7 @@ from deixis.language.sentence import sentence
 from deixis.pipelines.checks import CHECKS, Check, run_checks
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo, encode_batch, parse_batch
-from deixis.pipelines.place import PlaceOption, default_place, place
+from deixis.pipelines.place import PlaceOption, check_option, default_place, place
 from deixis.pipelines.rerank import best, rerank
 from deixis.pipelines.results import CaptionResult
 from deixis.types import Candidate, GroundedCaption
@@ -35,6 +35,7 @@ DEFAULT = CaptionOptions()
 
 def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = DEFAULT) -> list[CaptionResult]:
     """Caption photographs; every step is one line of this function or of :func:`finish`."""
+    check_option(models, options.place or default_place(models))
     prepare(photos, models, options)
     width = beam_width(models, options)
     beams = models.captioner.decode([photo.regions(models.extractor) for photo in photos], width)

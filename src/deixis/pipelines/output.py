@@ -13,6 +13,7 @@ from rich.text import Text
 
 from deixis.cache import PICTURE, make_cache_folder
 from deixis.errors import DeixisError, UsageError, display_name
+from deixis.files import make_folder
 from deixis.localize.attention import branch_groundings
 from deixis.pipelines.results import CaptionResult
 from deixis.show.draw import caption_spans, text_on
@@ -84,7 +85,7 @@ def picture_files(draw: Path | None, photographs: Sequence[Path], alone: bool) -
 
 def save_picture(result: CaptionResult, file: Path) -> None:
     """Write the photograph with its boxes and sentence."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     result.save(file)
 
 

@@ -39,7 +39,8 @@ class Photo:
         self.source = source
         self.name = name if name is not None else str(source) if isinstance(source, str | Path) else ""
         self._open = open_image
-        self._regions = {regions.extractor: regions} if isinstance(regions, Regions) else regions or {}
+        given = {} if regions is None else regions  # a dictionary that is given is filled, even if it is empty
+        self._regions = {given.extractor: given} if isinstance(given, Regions) else given
         self._encoded: dict[int, Any] = {}  # by identity of the grounder
         self._parses: dict[tuple[str, ...], Parse] = {}
 

@@ -10,9 +10,10 @@ from deixis.language.parse import Parse
 from deixis.language.queries import Query, head_of, shown_span, visible_phrases
 from deixis.language.sentence import is_out_of_sight
 from deixis.localize.attention import ground_word
+from deixis.pipelines.ground import check_place
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
-from deixis.types import Candidate, Grounding, HeatPlace, Place
+from deixis.types import Candidate, Grounding, Place
 
 PlaceOption = Literal["attention", "vote", "grounder", "heat", "alpha", "threshold"]
 """Where boxes come from: the captioner's attention by one of two rules; the grounder, by its own or another rule."""
@@ -24,6 +25,16 @@ Groundings = tuple[tuple[Grounding, ...], tuple[Grounding, ...]]
 def default_place(models: Models) -> PlaceOption:
     """Return the place rule that is used where none is asked for."""
     return models.captioner.generation.place if models.grounder is None else "grounder"
+
+
+def check_option(models: Models, option: PlaceOption) -> None:
+    """Raise an error if these models have no box rule of that name."""
+    if option in get_args(Place):
+        return
+    if models.grounder is None:
+        raise DeixisError(f"--place {option} needs a grounder. Give one with --grounder, or use --place attention.")
+    if option != "grounder":
+        check_place(models.grounder, option)
 
 
 def place(candidate: Candidate, photo: Photo, models: Models, option: PlaceOption, heat: bool = False) -> Groundings:
@@ -59,10 +70,9 @@ def by_attention(candidate: Candidate, parsed: Parse, photo: Photo, models: Mode
 def by_grounder(parsed: Parse, photo: Photo, models: Models, option: PlaceOption, heat: bool) -> Groundings:
     """Ground phrases with the grounder, in their sentence; a head word has the box of its phrase."""
     grounder = models.grounder
-    if grounder is None:
-        raise DeixisError(f"--place {option} needs a grounder. Give one with --grounder, or use --place attention.")
+    assert grounder is not None  # see check_option
     wanted = visible_phrases(parsed)
-    rule = None if option == "grounder" else check_rule(grounder.name, option, grounder.extractor is None)
+    rule = None if option == "grounder" else option
     found = grounder.ground(photo.encoded(grounder), [Query(parsed, wanted)], rule) if wanted else []
     phrases = []
     for phrase, one in zip(wanted, found, strict=True):
@@ -72,15 +82,6 @@ def by_grounder(parsed: Parse, photo: Photo, models: Models, option: PlaceOption
         kept = one.heat if heat else None
         phrases.append(replace(one, text=text, start=start, end=end, head=head, heat=kept, point=one.pointing()))
     return tuple(phrases), tuple(_of_head(one, parsed) for one in phrases)
-
-
-def check_rule(name: str, option: str, pixels: bool) -> HeatPlace:
-    """Return the heat rule of that name; rules that choose among proposals need proposals."""
-    if option not in get_args(HeatPlace):
-        raise DeixisError(f"{name} has no box rule '{option}'. Use heat, alpha or threshold.")
-    if pixels and option != "threshold":
-        raise DeixisError(f"{name} reads pixels and has no proposals. Use --place threshold.")
-    return option  # type: ignore[return-value]  # checked above
 
 
 def _of_head(one: Grounding, parsed: Parse) -> Grounding:

@@ -27,7 +27,9 @@ REPEAT_PENALTY = 1e4
 
 
 def rerank(beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder, allow_repeats: bool = True) -> Candidate:
-    """Return the candidate with the best sum of its own score and the grounder's."""
+    """Return the candidate with the best sum of its own score and the grounder's; a single one is not scored."""
+    if len(beam) == 1:
+        return beam[0]
     return best(beam, match_scores(beam, photo, grounder), allow_repeats)
 
 

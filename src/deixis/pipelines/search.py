@@ -43,6 +43,9 @@ def search(
     (parsed,) = parse([sentence], quiet=True)
     if not len(parsed):
         raise DeixisError("the sentence has no words. Write what to search for.")
+    vocabulary = getattr(grounder, "vocabulary", None)  # a fusion model spells every word with word pieces
+    if vocabulary is not None and not any(word in vocabulary for word in parsed.tokens):
+        raise DeixisError(f"no word of '{sentence}' is in the vocabulary of {grounder.name}. Use other words.")
     whole = replace(parsed.phrase(0, len(parsed)), text=sentence)
     names = list(store)
     scores: list[float] = []

@@ -23,10 +23,14 @@ FIELDS: dict[str, dict[str, str]] = {
     "critic": {"judge": "reward_model", "still": "min_gap"},
     "relations": {"minimum": "min_count"},
     "self_taught": {"warm_up": "warmup"},
+    "model": {"explain": "map_source"},
 }
 """Old -> new names of the fields of a recipe, by the (old) name of the group that they are in; "" is the recipe."""
 
-VALUES = {("model", "place"): {"best": "attention"}}
+VALUES = {
+    ("model", "place"): {"best": "attention"},
+    ("model", "explain"): {"match": "gradcam", "look": "attention"},
+}
 """Old -> new values of a field, by its group and name."""
 
 ROLES = {"start": "init_from", "judge": "reward_model"}

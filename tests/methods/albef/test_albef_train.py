@@ -15,12 +15,11 @@ from deixis.data.visual_genome import Triplet
 from deixis.errors import DeixisError
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.losses.alignment import alignment, pair_scores
+from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.map_consistency import MapConfig
-from deixis.methods.albef.losses.momentum import MomentumConfig
 from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.albef.network import AlbefNet
+from deixis.methods.albef.momentum import MomentumConfig
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, pair_scores
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.methods.albef.train import Network, collate, find_triplets, make_examples, train_albef
 from deixis.runs.run import InitFrom, run_recipe
@@ -211,8 +210,15 @@ def test_aligning_moves_what_the_first_look_needs_and_nothing_else(data: Trainin
     assert set(terms) == {"align"}
     terms["align"].backward()
     moved = {name for name, value in network.model.named_parameters() if value.grad is not None and value.grad.any()}
-    assert {"fusion.0.look.query.weight", "fusion.0.look.key.weight", "image.patches.weight"} <= moved
-    assert not any(name.startswith(("fusion.0.look.value", "fusion.0.up", "match", "words", "share")) for name in moved)
+    assert {
+        "fusion.0.cross_attention.query.weight",
+        "fusion.0.cross_attention.key.weight",
+        "image.patches.weight",
+    } <= moved
+    assert not any(
+        name.startswith(("fusion.0.cross_attention.value", "fusion.0.up", "match", "words", "project"))
+        for name in moved
+    )
 
 
 def test_captions_are_aligned_while_boxes_teach(data: TrainingData) -> None:
@@ -226,14 +232,14 @@ def test_captions_are_aligned_while_boxes_teach(data: TrainingData) -> None:
     batch = collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
     assert bool(batch.boxed.all())
     model, texts = network.model, batch.captions
-    found = pair_scores(model, model.encode(batch.images), texts, model.read(texts))
+    found = pair_scores(model, model.encode(batch.images), texts, model.encode_text(texts))
     same = (texts.ids[:, None] == texts.ids[None]).all(-1)
     terms = network(made.phases[0], batch, 0.0)
     torch.testing.assert_close(terms["align"], 0.5 * alignment(found, same))
 
 
 def test_a_model_that_points_where_words_look_is_saved_with_chances(data: TrainingData, tmp_path: Path) -> None:
-    made = recipe("align", 2, model=replace(TINY, explain="look"))
+    made = recipe("align", 2, model=replace(TINY, map_source="attention"))
     train_albef(made, data, tmp_path / "look", Callbacks())
     pointer = AlbefGrounder.from_pretrained(tmp_path / "look")
     assert pointer.presence is not None

@@ -12,14 +12,12 @@ import torch
 from deixis import DeixisError, Regions
 from deixis.data import Caption, Entity, Sample
 from deixis.language.queries import phrase_queries
-from deixis.language.relations import Relation
 from deixis.language.tokenise import tokens
 from deixis.methods.reir import phrases as phrase_module
 from deixis.methods.reir import train as training
 from deixis.methods.reir.model import ReirGrounder
-from deixis.methods.reir.phrases import Description
 from deixis.methods.reir.recipes import REIR_RECIPES, ReirRecipe
-from deixis.methods.reir.train import cut, descriptions, make_examples
+from deixis.methods.reir.train import make_examples
 from deixis.runs.run import run_recipe
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.data import TrainingData
@@ -198,19 +196,3 @@ def test_own_pairs_have_no_boxes_and_no_marks(tmp_path: Path) -> None:
     run_recipe(tiny(monitor="AUC"), pairs, tmp_path / "b")
     assert "photographs with captions, no boxes" in (tmp_path / "b" / "README.md").read_text()
     assert set(json.loads((tmp_path / "b" / "metrics.json").read_text())["validation"]) == {"AUC"}
-
-
-def test_phrases_that_name_nothing_visible_are_left_out() -> None:
-    text = "a dog in the morning"
-    marked = (Phrase("a dog", 0, 2), Phrase("the morning", 3, 5, types=("notvisual",)))
-    one = Sample("1", (Caption(text, tuple(tokens(text)), marked),))
-    assert [d.texts() for d in descriptions([one])["1"]] == [["a dog"]]
-
-
-def test_a_long_caption_is_cut_with_its_relations() -> None:
-    words = ("a", "dog", "on", "a", "cat", "on", "a", "car")
-    relations = (Relation(1, "on", 0), Relation(1, "on", 2))
-    long = Description(words, ((3, 5), (0, 2), (6, 8)), relations)
-    assert cut(long, 8) == long
-    assert cut(long, 7) == Description(words[:7], ((3, 5), (0, 2)), relations[:1])
-    assert cut(long, 4) == Description(words[:4], ((0, 2),), ())

@@ -28,21 +28,21 @@ from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.gradcam import enlarged, explained, normalised
-from deixis.methods.albef.images import square_grid, square_pixels, standardised, varied
-from deixis.methods.albef.losses.alignment import alignment, pair_scores
+from deixis.layers.minilm import minilm_folder
+from deixis.layers.whitening import fit_whitening
+from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
+from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
+from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.image_text_contrast import image_text_contrast, similarities
 from deixis.methods.albef.losses.image_text_match import image_text_match
 from deixis.methods.albef.losses.map_consistency import box_masks, map_consistency
-from deixis.methods.albef.losses.masked_words import guess_hidden, mask_words, masked_words
-from deixis.methods.albef.losses.momentum import Momentum
+from deixis.methods.albef.losses.masked_words import mask_words, masked_logits, masked_words
 from deixis.methods.albef.model import AlbefGrounder, pad_texts
-from deixis.methods.albef.network import AlbefNet, Encoded, Texts
+from deixis.methods.albef.momentum import Momentum
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
 from deixis.methods.albef.presence import calibrate
-from deixis.methods.albef.published import load_minilm, load_published, minilm_folder
+from deixis.methods.albef.published import load_minilm, load_published
 from deixis.methods.albef.recipes import AlbefRecipe
-from deixis.methods.albef.vit import whiten
 from deixis.metrics.phrases import FLICKR30K, phrase_scores
 from deixis.metrics.references import phrase_references
 from deixis.metrics.retrieval import retrieval
@@ -190,16 +190,16 @@ class Network(nn.Module):
             boxed = batch.boxed & (torch.rand(len(texts), device=boxed.device) >= self.recipe.captions)
             texts = _either(boxed, batch.targets, batch.captions)
         model = self.model
-        encoded, read = model.encode(batch.images), model.read(texts)
+        encoded, read = model.encode(batch.images), model.encode_text(texts)
         if phase.loss == "align":
             return {"align": self._aligned(encoded, texts, read)}
         logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
         terms = self._pairs(batch.images, encoded, texts, read, logits, _same(texts), progress)
-        if self.recipe.align:  # with captions: 'a dog' fits many images of a batch
-            read = model.read(batch.captions) if boxed.any() else read
+        if self.recipe.align:  # by captions: 'a dog' finds dogs in many images of a batch
+            read = model.encode_text(batch.captions) if boxed.any() else read
             terms["align"] = self.recipe.align * self._aligned(encoded, batch.captions, read)
         if maps is not None:
-            large = enlarged(normalised(maps[boxed]), batch.masks.shape[-1])
+            large = enlarge(normalise(maps[boxed]), batch.masks.shape[-1])
             terms |= map_consistency(large, batch.masks[boxed], self.recipe.maps)
         return terms
 
@@ -209,9 +209,9 @@ class Network(nn.Module):
     def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
         """Match logits ``[B, 2]`` of the true pairs, and with ``mapped`` their maps."""
         if mapped:
-            matched = explained(self.model, encoded, texts, read)
+            matched = match_and_map(self.model, encoded, texts, read)
             return matched.logits, matched.maps
-        return self.model.score(self.model.fuse(read, texts, encoded)), None
+        return self.model.match_logits(self.model.fuse(read, texts, encoded)), None
 
     def _pairs(
         self,
@@ -229,13 +229,13 @@ class Network(nn.Module):
         hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
         with torch.no_grad():
             model.temperature.clamp_(0.001, 0.5)
-            momentum.follow(model)
+            momentum.update(model)
             slow = momentum.slow
             slow_encoded = slow.encode(images)
-            slow_shared = slow.share(slow_encoded, slow.read(texts))
-            believed = guess_hidden(slow, slow_encoded, hidden, chosen) if soft else None
-        shared = model.share(encoded, read)
-        queue = momentum.images.clone(), momentum.texts.clone()  # the queue changes below, before the backward pass
+            slow_shared = slow.project(slow_encoded, slow.encode_text(texts))
+            believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft else None
+        shared = model.project(encoded, read)
+        queue = momentum.images.clone(), momentum.texts.clone()  # remembering below must not change what was compared
         contrast = image_text_contrast(shared, slow_shared, queue, model.temperature, same, soft)
         scores = similarities(*shared, model.temperature).detach()
         terms = {
@@ -243,7 +243,7 @@ class Network(nn.Module):
             "match": image_text_match(model, encoded, texts, read, right, scores, same),
             "words": masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft),
         }
-        momentum.remember(*slow_shared)
+        momentum.enqueue(*slow_shared)
         return terms
 
     def _special(self) -> tuple[list[int], int]:
@@ -284,7 +284,7 @@ def train_albef(
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
         best = pointer(network)
-        if model.config.explain == "look":
+        if model.config.map_source == "attention":
             with torch.no_grad():
                 best.presence = calibrate(best, data.validation, look.to_ask)
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "phrases of the captions", sources))
@@ -324,7 +324,7 @@ def initial_model(recipe: AlbefRecipe, data: TrainingData, init_from: Path | Non
     if isinstance(model.image.patches, nn.Linear):
         some = data.training[:: -(-len(data.training) // WHITENED)]
         grids = [square_grid(data.regions[sample.image_id], config) for sample in some]
-        whiten(model.image.patches, torch.stack(grids).flatten(0, 2))
+        fit_whitening(model.image.patches, torch.stack(grids).flatten(0, 2))
     if init_from is not None:
         load_published(model, init_from)
     elif recipe.text == "minilm":
@@ -378,7 +378,7 @@ class Looking:
     def to_learn(self, image_id: str) -> Tensor:
         """The input for training: grid cells, or pixels with varied colours."""
         if self.config.patch:
-            return standardised(varied(square_pixels(self._samples[image_id].open(), self.config)))
+            return standardise(jitter_colours(square_pixels(self._samples[image_id].open(), self.config)))
         return square_grid(self.data.regions[image_id], self.config)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
@@ -405,9 +405,11 @@ class Validation:
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
         device = device_of(model)
         seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[:, 0] for i in images]
-        whole = nn.functional.normalize(model.share_image(torch.cat(seen)), dim=-1)
+        whole = nn.functional.normalize(model.project_image(torch.cat(seen)), dim=-1)
         said = [
-            nn.functional.normalize(model.share_text(model.read(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1)
+            nn.functional.normalize(
+                model.project_text(model.encode_text(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1
+            )
             for at in range(0, len(captions), 64)
         ]
         found = retrieval((whole @ torch.cat(said).T).cpu().numpy(), images, owner=owner)

@@ -14,20 +14,27 @@ from torch import Tensor, nn
 
 from deixis.calibration import Calibration, auc, fit
 from deixis.data import Dataset, Sample
+from deixis.data.descriptions import caption_descriptions
 from deixis.errors import DeixisError
-from deixis.language.parse import parse
-from deixis.language.relations import Relation, relation_categories
+from deixis.language.descriptions import Description, truncate
+from deixis.language.relations import relation_categories
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
 from deixis.layers.text_vectors import text_vectors
-from deixis.localize.heat import heat_map, hottest
-from deixis.methods.reir.losses.ranking import caption_fit, ranking
+from deixis.layers.whitening import fit_whitening
+from deixis.localize.heat import heat_map
+from deixis.localize.points import centre_of_maximum
+from deixis.methods.reir.losses.caption_ranking import caption_scores, ranking
 from deixis.methods.reir.losses.reconstruction import PhraseDecoder, reconstruction
-from deixis.methods.reir.losses.relations import RelationClassifier, rarity, relation_loss
+from deixis.methods.reir.losses.relation_classification import (
+    RelationClassifier,
+    inverse_frequency_weights,
+    relation_loss,
+)
 from deixis.methods.reir.losses.self_taught import self_taught
 from deixis.methods.reir.model import Found, ReirGrounder
 from deixis.methods.reir.network import Matched, ReirConfig, ReirNet
-from deixis.methods.reir.phrases import Description, PaddedPhrases, describe, name_vectors, pad_phrases
+from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
 from deixis.methods.reir.recipes import ReirRecipe
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, phrase_scores
 from deixis.metrics.references import phrase_references
@@ -39,8 +46,6 @@ from deixis.training.recipe import Phase
 from deixis.training.types import Scores
 from deixis.types import Grounding, Point, Regions
 from deixis.vision.extractor import RegionExtractor
-
-NOT_SEEN = "notvisual"  # type of the phrases of Flickr30k Entities that name nothing visible
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Network(nn.Module):
         if recipe.reconstruct:
             self.decoder = PhraseDecoder(config.vocabulary, config.words, config.width, config.hidden)
         if config.graph != "none" and recipe.relations.weight and relations:
-            weights = rarity(relations) if recipe.relations.balanced else None
+            weights = inverse_frequency_weights(relations) if recipe.relations.balanced else None
             self.relations = RelationClassifier(config.width, config.hidden, len(relations), weights)
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
@@ -82,71 +87,42 @@ class Network(nn.Module):
         matched = self.refiner(batch.regions, phrases, batch.names)
         terms: dict[str, Tensor] = {}
         if recipe.reconstruct:
-            again = reconstruction(self.decoder, matched.seen(), phrases.spelling, phrases.mask)
+            again = reconstruction(self.decoder, matched.attended(), phrases.spelling, phrases.mask)
             terms["reconstruct"] = recipe.reconstruct * again
             if matched.fine is not None:
-                again = reconstruction(self.decoder, matched.fine.seen(), phrases.spelling, phrases.mask)
+                again = reconstruction(self.decoder, matched.fine.attended(), phrases.spelling, phrases.mask)
                 terms["reconstruct_fine"] = recipe.reconstruct * again
         if recipe.ranking.weight:
-            each = self.refiner.compare(matched, batch.regions, phrases, batch.names)
-            scores, owner = caption_fit(each, phrases.mask, phrases.caption, phrases.words.shape[1])
+            each = self.refiner.score_phrases(matched, batch.regions, phrases, batch.names)
+            scores, owner = caption_scores(each, phrases.mask, phrases.caption, phrases.words.shape[1])
             hinges = ranking(scores, owner, recipe.ranking.form, recipe.ranking.margin)
             terms["ranking"] = recipe.ranking.weight * hinges / max(1, len(owner))
-        if matched.moves is not None and progress >= recipe.self_taught.warmup:
+        if matched.offsets is not None and progress >= recipe.self_taught.warmup:
             terms["boxes"] = recipe.self_taught.weight * self._taught(matched, batch)
         if matched.fine is not None and hasattr(self, "relations"):
-            told = relation_loss(self.relations, matched.fine.seen(), phrases.relation)
+            told = relation_loss(self.relations, matched.fine.attended(), phrases.relation)
             terms["relations"] = recipe.relations.weight * told
         return terms
 
     def _taught(self, matched: Matched, batch: Batch) -> Tensor:
         """Self-taught regression of both stages (Eq. 15)."""
         config, mask = self.recipe.self_taught, batch.phrases.mask.unsqueeze(-1)
-        assert matched.moves is not None
+        assert matched.offsets is not None
         where = mask & batch.regions.mask.unsqueeze(1)
-        loss = self_taught(matched.moves, matched.boxes.unsqueeze(1), matched.confidence, where, config)
+        loss = self_taught(matched.offsets, matched.boxes.unsqueeze(1), matched.confidence, where, config)
         fine = matched.fine
-        if fine is not None and fine.moves is not None:
+        if fine is not None and fine.offsets is not None:
             kept = mask & (fine.scores > -torch.inf)
-            sure = matched.sure() if matched.voted else fine.attention  # the confidence that also chooses the answer
-            loss = loss + self_taught(fine.moves, fine.boxes, sure, kept, config)
+            confidence = matched.fine_confidence() if matched.by_votes else fine.attention  # as the box is selected
+            loss = loss + self_taught(fine.offsets, fine.boxes, confidence, kept, config)
         return loss
-
-
-def descriptions(samples: Sequence[Sample]) -> dict[str, tuple[Description, ...]]:
-    """The captions of each image with their phrases: those marked by the data set, else those of the parser.
-
-    A marked span is words, not a box; where a data set says that a phrase names nothing visible, it is left out.
-    """
-    captions = [(sample, caption) for sample in samples for caption in sample.captions]
-    marked = any(caption.phrases for _, caption in captions)
-    found: dict[str, list[Description]] = {}
-    for (sample, caption), grammar in zip(captions, parse([c.text for _, c in captions]), strict=True):
-        spans = [phrase for phrase in caption.phrases if NOT_SEEN not in phrase.types] if marked else None
-        found.setdefault(sample.image_id, []).append(describe(grammar, spans))
-    return {image: tuple(several) for image, several in found.items()}
-
-
-def cut(description: Description, words: int) -> Description:
-    """The first words of a description, with the phrases that end there and the relations between these."""
-    kept = [number for number, (_, end) in enumerate(description.phrases) if end <= words]
-    place = {number: at for at, number in enumerate(kept)}
-    return Description(
-        description.words[:words],
-        tuple(description.phrases[number] for number in kept),
-        tuple(
-            Relation(place[r.subject], r.name, place[r.object])
-            for r in description.relations
-            if r.subject in place and r.object in place
-        ),
-    )
 
 
 def make_examples(samples: Sequence[Sample], max_words: int) -> list[Example]:
     """Images with at least one caption that has a phrase; captions without any are left out."""
     examples = []
-    for image, several in descriptions(samples).items():
-        usable = tuple(short for each in several if (short := cut(each, max_words)).phrases)
+    for image, several in caption_descriptions(samples).items():
+        usable = tuple(short for each in several if (short := truncate(each, max_words)).phrases)
         if usable:
             examples.append(Example(image, usable))
     return examples
@@ -199,7 +175,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
 
     network = Network(recipe, config, [said[name] for name in kept])
     if config.whiten:
-        network.refiner.fit_whitening(some_features(data))
+        fit_whitening(network.refiner.whiten, some_features(data))
     train(
         recipe,
         network,
@@ -225,7 +201,7 @@ class Validation:
 
     def __init__(self, data: TrainingData) -> None:
         self.data = data
-        several = descriptions(data.validation)
+        several = caption_descriptions(data.validation)
         self.images = [image for image, each in several.items() if any(d.phrases for d in each)]
         self._own = [several[image] for image in self.images]
         if not self.images:
@@ -281,7 +257,7 @@ class Validation:
 
     def _point(self, image: str, found: Found) -> Point:
         regions = self.data.regions[image]
-        return hottest(heat_map(found.attention, regions.boxes, regions.size))
+        return centre_of_maximum(heat_map(found.attention, regions.boxes, regions.size))
 
     @cached_property
     def references(self) -> tuple[PhraseReference, ...]:

@@ -17,8 +17,8 @@ from deixis.language.nouns import mark_words
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
-from deixis.methods.scan.losses.triplet import matching
-from deixis.methods.scan.model import ScanGrounder, pad_words, see, with_ends
+from deixis.methods.scan.losses.triplet import matching_loss
+from deixis.methods.scan.model import ScanGrounder, encode_regions, pad_words, with_ends
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.scan.recipes import ScanRecipe
 from deixis.metrics.retrieval import retrieval
@@ -62,9 +62,10 @@ class Network(nn.Module):
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The loss of one batch."""
-        seen, heard = self.matcher.see(batch.regions), self.matcher.hear(batch.words, batch.counts)
+        regions = self.matcher.encode_regions(batch.regions)
+        words = self.matcher.encode_words(batch.words, batch.counts)
         hardest = phase.loss != "all"
-        return {"hinge": matching(self.matcher, seen, heard, batch.owner, self.recipe.margin, hardest)}
+        return {"hinge": matching_loss(self.matcher, regions, words, batch.owner, self.recipe.margin, hardest)}
 
 
 def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, max_words: int) -> list[Pair]:
@@ -125,10 +126,12 @@ def recalls(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regio
     ids = list(dict.fromkeys(pair.image_id for pair in pairs))
     rows = {image_id: row for row, image_id in enumerate(ids)}
     words, counts = [pair.words for pair in pairs], [pair.counts for pair in pairs]
-    heard = matcher.hear(*pad_words(words, counts, device_of(matcher)))
+    encoded = matcher.encode_words(*pad_words(words, counts, device_of(matcher)))
     similarities = np.concatenate(
         [
-            matcher.scores(see(matcher, [regions[i] for i in ids[start : start + batch]]), heard).cpu().numpy()
+            matcher.scores(encode_regions(matcher, [regions[i] for i in ids[start : start + batch]]), encoded)
+            .cpu()
+            .numpy()
             for start in range(0, len(ids), batch)
         ]
     )
@@ -151,8 +154,8 @@ def calibrate(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Reg
     for image, other in zip(images, images[1:] + images[:1], strict=True):
         own = captions[image]
         words, nouns = pad_words([pair.words for pair in own], [pair.counts for pair in own], device_of(matcher))
-        heard = matcher.hear(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
-        _, relevance = matcher.align(see(matcher, [regions[image], regions[other]]), heard)  # [2, C, T]
+        encoded = matcher.encode_words(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
+        _, relevance = matcher.align(encode_regions(matcher, [regions[image], regions[other]]), encoded)  # [2, C, T]
         said = torch.tensor([word for pair in captions[other] for word in pair.words]).to(words.device)
         present.append(relevance[0][nouns])
         absent.append(relevance[1][nouns & ~torch.isin(words, said)])

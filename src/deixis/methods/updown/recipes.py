@@ -1,7 +1,7 @@
 """Recipes of the captioners: published rows with the papers' values, and a small sibling of each for two cores.
 
 :func:`with_teacher`, :func:`with_cycle` and :func:`with_reward` add a loss to any of them.
-docs/paper-index.md gives the source of each value. A comment beside a value says where code and paper differ.
+README.md in this folder gives the source of each value. A comment beside a value says where code and paper differ.
 """
 
 from __future__ import annotations
@@ -221,7 +221,10 @@ def _variants(recipe: UpDownRecipe) -> list[UpDownRecipe]:
         "state": CycleConfig(localizer="state"),
         "consistency": CycleConfig(consistency=0.1),  # the paper does not give its first weight
     }
-    return [replace(recipe, name=f"{recipe.name}-{name}", cycle=cycle) for name, cycle in changes.items()]
+    return [
+        replace(recipe, name=f"{recipe.name}-{name}", paper=f"Cyclical, App. B, Table 4, {name}", cycle=cycle)
+        for name, cycle in changes.items()
+    ]
 
 
 _PAPER_SIZE = [UPDOWN, GVD, DISTRIBUTED_ATTENTION, CYCLICAL_BASELINE, CYCLICAL, *_variants(CYCLICAL), SUPERVISED]

@@ -19,10 +19,10 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
 from deixis.methods.updown.decode import GenerationConfig
-from deixis.methods.updown.losses.cross_entropy import cross_entropy, hear_own_words
+from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
-from deixis.methods.updown.losses.self_critical import Images, Reward, nothing_left, self_critical
+from deixis.methods.updown.losses.self_critical import Images, Reward, reward_converged, self_critical
 from deixis.methods.updown.losses.supervised import attention_nll, region_classification
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig
@@ -75,7 +75,8 @@ class Network(nn.Module):
         encoded = decoder.encode_regions(batch.regions)
         inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
         if recipe.scheduled_sampling:
-            inputs = hear_own_words(decoder, encoded, inputs, recipe.scheduled_sampling * progress, pad)
+            chance = recipe.scheduled_sampling * progress
+            inputs = scheduled_sampling(decoder, encoded, inputs, chance, pad, phase.branches or None)
         decoded = decoder(encoded, inputs, phase.branches or None)
         if phase.loss == "cycle":
             terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
@@ -105,8 +106,8 @@ class Network(nn.Module):
 
     def _self_critical(self, phase: Phase, batch: Batch) -> dict[str, Tensor]:
         recipe, images = self.recipe, Images(batch.images, batch.regions)
-        rules = GenerationConfig(max_words=recipe.max_words)  # those of the finished captioner
-        return self_critical(self.decoder, images, self.rewards, rules, recipe.self_critical, phase.branches or None)
+        generation = GenerationConfig(max_words=recipe.max_words, branches=phase.branches or None)
+        return self_critical(self.decoder, images, self.rewards, generation, recipe.self_critical)
 
 
 def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
@@ -188,7 +189,7 @@ def train_updown(
         validate,
         save,
         callbacks,
-        finished=lambda lines: nothing_left(lines, recipe.self_critical),
+        finished=lambda lines: reward_converged(lines, recipe.self_critical),
     )
 
 
