@@ -39,7 +39,7 @@ def finder(model: Path, tmp_path: Path) -> Path:
 
 def test_it_starts_answers_and_stops_on_a_signal(model: Path, finder: Path, photos: Path) -> None:
     photo, kind = (photos / "0.png").read_bytes(), {"Content-Type": "image/png"}
-    with TestClient(create_app(Engine([load_model(model), load_model(finder)]))) as client:
+    with TestClient(create_app(Engine([load_model(model), load_model(finder)])), "http://localhost") as client:
         expected = client.post("/v1/caption", content=photo, headers=kind).json()
     assert expected["words"]
     options = ["--model", str(model), "--model", str(finder), "--port", "0", "--json"]
