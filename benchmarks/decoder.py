@@ -14,7 +14,7 @@ import sys
 import torch
 from machine import gemm_rate, peak_memory, seconds
 
-from deixis.methods.updown.decode import Rules, greedy
+from deixis.methods.updown.decode import GenerationConfig, greedy
 from deixis.methods.updown.losses.cross_entropy import cross_entropy
 from deixis.methods.updown.losses.cycle import CycleConfig, Localizer, cycle
 from deixis.methods.updown.network import Decoder, DecoderConfig
@@ -91,12 +91,12 @@ def case(name: str) -> None:
     else:
         decoder = Decoder(DecoderConfig(**small)).eval()
         features, mask, _ = batch(100, 1, 1, 36, 2048, 7000)
-        rules = Rules(bos=1, eos=2, banned=(0, 1, 2), max_words=16)  # no end: every sentence takes all steps
+        generation = GenerationConfig(max_words=16, min_words=16)  # no end: every sentence takes all steps
         work = flops(decoder.config, 100, 36, 100, 16, 1)
 
         @torch.no_grad()
         def run() -> None:
-            greedy(decoder, decoder.encode(features, mask), rules)
+            greedy(decoder, decoder.encode(features, mask), generation)
 
         time, rate, title = seconds(run), gemm_rate(), "greedy, 100 images, 16 words"
     tell(title, time, work, rate, f"+{(peak_memory() - before) / 2**20:,.0f} MB")

@@ -15,10 +15,10 @@ from machine import gemm_rate, peak_memory, seconds
 
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import base, small
-from deixis.methods.albef.gradcam import match_maps
+from deixis.methods.albef.gradcam import grad_cam
 from deixis.methods.albef.losses.map_consistency import box_masks
 from deixis.methods.albef.network import AlbefNet, Texts
-from deixis.methods.albef.recipes import FUSIONS
+from deixis.methods.albef.recipes import ALBEF_RECIPES
 from deixis.methods.albef.train import Batch, Network, map_side
 
 LENGTH = 12  # word pieces of a phrase
@@ -31,12 +31,12 @@ def texts(count: int, vocabulary: int) -> Texts:
 
 @torch.no_grad()
 def score(model: AlbefNet, images: torch.Tensor, some: Texts) -> None:
-    model.score(model.fuse(model.read(some), some, model.encode(images)))
+    model.match_logits(model.fuse(model.encode_text(some), some, model.encode(images)))
 
 
 @torch.no_grad()
 def mapped(model: AlbefNet, images: torch.Tensor, some: Texts) -> None:
-    match_maps(model, model.encode(images), some)
+    grad_cam(model, model.encode(images), some)
 
 
 def pairs() -> None:
@@ -55,7 +55,7 @@ def pairs() -> None:
 
 def step(name: str) -> None:
     """One training step of a small recipe with its own batch size, without reading data."""
-    recipe = FUSIONS[name]
+    recipe = ALBEF_RECIPES[name]
     config = small()
     before = peak_memory()
     pieces = WordPieces((*WordPieces.specials, *(f"word{i}" for i in range(config.vocabulary - 5))))
@@ -63,13 +63,13 @@ def step(name: str) -> None:
     network = Network(recipe, AlbefNet(config), pieces).train()
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimiser = torch.optim.Adam(learning, lr=1e-5, fused=True)
-    some = texts(recipe.images, config.vocabulary)
-    boxes = torch.tensor([[0.2, 0.3, 0.6, 0.7]]).expand(recipe.images, -1)
+    some = texts(recipe.batch_images, config.vocabulary)
+    boxes = torch.tensor([[0.2, 0.3, 0.6, 0.7]]).expand(recipe.batch_images, -1)
     batch = Batch(
-        images=torch.randn(recipe.images, config.side, config.side, config.features),
+        images=torch.randn(recipe.batch_images, config.side, config.side, config.features),
         captions=some,
         targets=some,
-        boxed=torch.ones(recipe.images, dtype=torch.bool),
+        boxed=torch.ones(recipe.batch_images, dtype=torch.bool),
         masks=box_masks(boxes, map_side(config)),
     )
 
@@ -77,12 +77,12 @@ def step(name: str) -> None:
         terms = network(recipe.phases[0], batch, 0.5)
         optimiser.zero_grad()
         torch.stack([*terms.values()]).sum().backward()
-        torch.nn.utils.clip_grad_norm_(learning, recipe.schedule.clip)
+        torch.nn.utils.clip_grad_norm_(learning, recipe.schedule.clip_norm)
         optimiser.step()
 
     time = seconds(run, repeats=3, warm=1)
     memory = (peak_memory() - before) / 2**20
-    title = f"{name}, training step of {recipe.images} images"
+    title = f"{name}, training step of {recipe.batch_images} images"
     print(f"{title:<47}{time * 1e3:10.0f} ms   +{memory:,.0f} MB")
 
 

@@ -20,9 +20,9 @@ import torch
 from machine import gemm_rate, peak_memory, seconds
 
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.scan.losses.triplet import matching
+from deixis.methods.scan.losses.triplet import matching_loss
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.methods.updown.decode import Rules
+from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.losses.self_critical import CriticConfig, Images, cider_reward, self_critical
 from deixis.methods.updown.network import Decoder, DecoderConfig
 
@@ -54,7 +54,9 @@ def iteration(
     matcher: ScanNet, optimiser: torch.optim.Adam, regions: PaddedRegions, words: torch.Tensor, bf16: bool
 ) -> None:
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-        loss = matching(matcher, matcher.see(regions), matcher.hear(words), torch.arange(len(words)))
+        loss = matching_loss(
+            matcher, matcher.encode_regions(regions), matcher.encode_words(words), torch.arange(len(words))
+        )
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
@@ -73,11 +75,11 @@ def criticism(images: int, bf16: bool) -> tuple[Callable[[], None], float]:
     seen = Images(
         list(captions), PaddedRegions(torch.randn(images, REGIONS, 2048), mask, torch.zeros(images, REGIONS, 4), None)
     )
-    rules = Rules(bos=1, eos=2, banned=(0, 1, 2, 3), max_words=SAID, repeats=False)  # every sentence takes all steps
+    generation = GenerationConfig(max_words=SAID, min_words=SAID)  # every sentence takes all steps
 
     def run() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = self_critical(captioner, seen, rewards, rules, CriticConfig(samples=SAMPLES))["policy"]
+            loss = self_critical(captioner, seen, rewards, generation, CriticConfig(samples=SAMPLES))["policy"]
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -112,7 +114,7 @@ def case(name: str, scale: int) -> None:
         @torch.no_grad()
         def run() -> None:
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                matcher.scores(matcher.see(regions), matcher.hear(words))
+                matcher.scores(matcher.encode_regions(regions), matcher.encode_words(words))
 
         time, title = seconds(run), f"scoring, {images} images x {captions} captions, {precision}"
     tell(title, time, work, bf16, before)

@@ -22,15 +22,17 @@ import torch
 from machine import gemm_rate, peak_memory, seconds
 
 from deixis.data.scenes import make_scene
+from deixis.language.descriptions import Description
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.layers.text_vectors import WIDTH
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import ReirConfig, ReirNet
-from deixis.methods.reir.phrases import Description, pad_phrases
+from deixis.methods.reir.phrases import pad_phrases
+from deixis.methods.reir.recipes import REIR_RECIPES
 from deixis.methods.reir.train import Batch, Network
-from deixis.runs.recipes import GROUNDERS, Phase
+from deixis.training.recipe import Phase
 from deixis.vision.extractor import default_extractor
 
 SENTENCES, PHRASES, BOXES, WORDS = 10, 4, 50, 7000
@@ -49,7 +51,7 @@ def batch(features: int) -> Batch:
     boxes = torch.cat([low, low + 0.1 + torch.rand(SENTENCES, BOXES, 2) / 3], -1)
     mask = torch.ones(SENTENCES, BOXES, dtype=torch.bool)
     phrases = replace(
-        pad_phrases(said, VOCABULARY, {"on": 1}, meaning=False), vectors=torch.rand(SENTENCES, PHRASES, WIDTH)
+        pad_phrases(said, VOCABULARY, {"on": 1}, embed=False), vectors=torch.rand(SENTENCES, PHRASES, WIDTH)
     )
     regions = PaddedRegions(torch.randn(SENTENCES, BOXES, features), mask, boxes, None)
     return Batch(regions, phrases, torch.rand(SENTENCES, BOXES, WIDTH))
@@ -72,7 +74,7 @@ def flops(c: ReirConfig) -> float:
 def training(name: str) -> None:
     """One line for an iteration at the sizes of a recipe."""
     before = peak_memory()
-    recipe = replace(GROUNDERS[name], self_taught=replace(GROUNDERS[name].self_taught, warm_up=0.0))
+    recipe = replace(REIR_RECIPES[name], self_taught=replace(REIR_RECIPES[name].self_taught, warmup=0.0))
     config = replace(recipe.model, vocabulary=len(VOCABULARY), features=2048)
     network = Network(recipe, config, [1])
     optimiser = torch.optim.Adam(network.parameters(), fused=True)
@@ -105,7 +107,7 @@ def latency() -> None:
         f"{'regions of a photograph of 320 pixels':<66}{seconds(lambda: eyes.extract(image)) * 1e3:8.0f} ms", flush=True
     )
     extractor = eyes.to_json()
-    config = replace(GROUNDERS["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
+    config = replace(REIR_RECIPES["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
     grounder = ReirGrounder(ReirNet(config), VOCABULARY, extractor, "benchmark")
     grounder.ground(regions, ["anything"])  # loads the encoder, and the vectors of the class names
     for count in (1, 10, 50):

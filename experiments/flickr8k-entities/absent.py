@@ -15,14 +15,14 @@ import torch
 
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.train import Validation
-from deixis.runs.run import Material
+from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore
 
 
 def main(data: Path, store: Path, runs: list[Path]) -> None:
     """One line for each run."""
     torch.set_num_threads(1)
-    material = Material.from_folder(data, FeatureStore(store), "test", "test")
+    material = TrainingData.from_folder(data, FeatureStore(store), "test", "test")
     asked = Validation(replace(material, training=[]))
     for run in runs:
         scores = asked.scores(ReirGrounder.from_pretrained(run))

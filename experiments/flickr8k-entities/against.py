@@ -1,4 +1,4 @@
-"""Rows of the comparison held against each other, where the tables hold them against their baseline only.
+"""Compare pairs of rows of the comparison; its tables compare rows with their baseline only.
 
     python experiments/flickr8k-entities/against.py > experiments/flickr8k-entities/against.txt
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deixis.evaluation.tables.describe import read_experiment
+from deixis.evaluation.tables.kept import read_kept
 from deixis.metrics.bootstrap import paired_bootstrap
-from deixis.tables.describe import read_experiment
-from deixis.tables.report import read_kept
 
 CAPTIONS = ("CIDEr", "F1_loc", "F1_loc_per_sent", "attention_accuracy")
 PHRASES = ("accuracy", "pointing")
@@ -46,7 +46,7 @@ def main() -> None:
     for first, second, names in PAIRS:
         rows = [experiment.rows[name] for name in (first, second)]
         seeds = [seed for seed in rows[0].seeds if all(f"{row.name}-{seed}" in kept for row in rows)]
-        several = [[kept[f"{row.name}-{seed}"].scores for seed in seeds] for row in rows]
+        several = [[kept[f"{row.name}-{seed}"].scores(experiment.report) for seed in seeds] for row in rows]
         a, b = ([{name: scores[name] for name in names} for scores in each] for each in several)
         for one in paired_bootstrap(a, b):
             low, high = one.difference_interval

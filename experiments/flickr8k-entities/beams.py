@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 import tyro
+from deixis.pipelines.load import load_captioner
 
 from deixis.language.sentence import echoes
 from deixis.methods.updown.train import Validation
-from deixis.pipelines.load import load_captioner
-from deixis.runs.run import Material
+from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore
 
 TRIED = ((1, 0.0), (3, 0.7), (5, 0.0), (5, 0.5), (5, 0.7), (5, 1.0), (8, 0.7), (8, 0.9), (12, 0.7))
@@ -25,13 +25,14 @@ CHOSEN = (8, 0.7)  # with this one, sentences that say no word twice are preferr
 
 def main(run: tyro.conf.Positional[Path], data: Path, features: Path) -> None:
     torch.set_num_threads(1)
-    material = Material.from_folder(data, FeatureStore(features), "train", "val")
+    material = TrainingData.from_folder(data, FeatureStore(features), "train", "val")
     captioner, validation = load_captioner(str(run), "cpu"), Validation(material)
     ids = [sample.image_id for sample in material.validation]
     print(f"{captioner.name}: {len(ids)} validation photographs")
     for width, power in TRIED:
         for echoing in (True, False) if (width, power) == CHOSEN else (True,):
-            captioner.style = replace(captioner.style, beam=width, length_power=power, echoes=echoing, place="vote")
+            generation = replace(captioner.generation, beam=width, length_power=power, place="vote")
+            captioner.generation = replace(generation, allow_repeated_words=echoing)
             captions = list(captioner.captions([material.regions[i] for i in ids], ids))
             scores = validation.scores(captions)
             told = ", ".join(f"{name} {scores[name]:.4f}" for name in ("CIDEr", "BLEU-4", "F1_loc"))

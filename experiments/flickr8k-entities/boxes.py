@@ -28,13 +28,15 @@ from deixis.data import load
 from deixis.data.triplets import caption_triplets, read_detections
 from deixis.language.number import several
 from deixis.language.parse import parse
-from deixis.localize.heat import DETECTED, PROPOSED, BoxRule
+from deixis.localize.alpha import rank_boxes
+from deixis.localize.class_names import class_probabilities, detector_classes
+from deixis.localize.heat_rules import DETECTOR_RULES, PROPOSAL_RULES, HeatRule
 from deixis.localize.votes import votes
 from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.reir.phrases import named_chances
-from deixis.metrics.phrases import FLICKR30K, PhraseReference, overlaps, rank_boxes
+from deixis.metrics.phrases import FLICKR30K, PhraseReference, overlaps
 from deixis.metrics.references import phrase_references
 from deixis.types import HeatMap, Regions
+from deixis.vision.backbone import imagenet_classes
 from deixis.vision.store import FeatureStore
 
 FLOORS, AREAS, TRUSTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6), (0.2, 0.3, 0.4, 0.5, 0.6, 0.7), (0.0, 0.1, 0.2, 0.3, 0.4)
@@ -49,14 +51,17 @@ class Photograph:
     maps: np.ndarray  # [P, rows, columns]
     regions: Regions
 
-    def worth(self, rule: BoxRule) -> np.ndarray:
+    def worth(self, rule: HeatRule) -> np.ndarray:
         """What the rule makes of each box ``[P, N]``."""
-        return rule.worth(self.maps, self.regions, self.named)
+        return rule.scores(self.maps, self.regions, self.named)
 
     @cached_property
     def named(self) -> np.ndarray:
         """How likely each box is what each phrase names ``[P, N]``."""
-        return named_chances(parse([one.phrase for one in self.phrases], quiet=True), self.regions.labels)
+        parses = parse([one.phrase for one in self.phrases], quiet=True)
+        lemmas = [one.phrase(0, len(one)).lemma for one in parses]
+        classes = detector_classes(self.regions.labels, imagenet_classes())
+        return class_probabilities(lemmas, self.regions.labels, classes)
 
 
 def look(references: Sequence[PhraseReference], store: FeatureStore, pointer: AlbefGrounder) -> list[Photograph]:
@@ -93,12 +98,12 @@ def scores(photographs: list[Photograph], boxes: Iterator[np.ndarray]) -> tuple[
     return float(FLICKR30K.right(iou).mean()), float(iou.mean())
 
 
-def by_rule(one: Photograph, rule: BoxRule) -> np.ndarray:
+def by_rule(one: Photograph, rule: HeatRule) -> np.ndarray:
     """The box that the rule chooses."""
     return one.regions.boxes[one.worth(rule).argmax(1)]
 
 
-def by_votes(one: Photograph, rule: BoxRule, sharp: int) -> np.ndarray:
+def by_votes(one: Photograph, rule: HeatRule, sharp: int) -> np.ndarray:
     """The box that all boxes vote for, by what they are worth to the rule to the power ``sharp``."""
     weight = one.worth(rule) ** sharp
     weight = torch.from_numpy(weight / weight.sum(1, keepdims=True))
@@ -106,7 +111,7 @@ def by_votes(one: Photograph, rule: BoxRule, sharp: int) -> np.ndarray:
     return one.regions.boxes[votes(boxes, weight).argmax(1).numpy()]
 
 
-def merged(one: Photograph, rule: BoxRule, least: float) -> np.ndarray:
+def merged(one: Photograph, rule: HeatRule, least: float) -> np.ndarray:
     """The mean, by worth, of the rule's box and all that overlap with it by ``least``."""
     worth, boxes = one.worth(rule), np.asarray(one.regions.boxes, dtype=np.float64)
     near = geometry.iou(boxes, boxes)[worth.argmax(1)] >= least
@@ -120,25 +125,25 @@ def published(one: Photograph) -> np.ndarray:
     return np.stack([one.regions.boxes[rank_boxes(heat, one.regions.boxes)[0]] for heat in heats])
 
 
-def compare(photographs: list[Photograph], ours: BoxRule, trusts: tuple[float, ...]) -> None:
+def compare(photographs: list[Photograph], ours: HeatRule, trusts: tuple[float, ...]) -> None:
     """Print the table of one kind of proposals."""
 
     def tell(name: str, found: tuple[float, float]) -> None:
         print(f"{name:46} accuracy {100 * found[0]:.1f}  mean IoU {100 * found[1]:.1f}", flush=True)
 
-    chosen = f"floor {ours.floor} area^{ours.area} score^{ours.trust} name^{ours.name}"
-    grid = [BoxRule(*values, ours.name) for values in product(FLOORS, AREAS, trusts)]
+    chosen = f"floor {ours.floor} area^{ours.area_power} score^{ours.score_power} name^{ours.class_power}"
+    grid = [HeatRule(*values, ours.class_power) for values in product(FLOORS, AREAS, trusts)]
     found = {rule: scores(photographs, (by_rule(one, rule) for one in photographs)) for rule in grid}
     for trust in trusts:
-        best = max((rule for rule in grid if rule.trust == trust), key=lambda rule: found[rule])
-        tell(f"best with score^{trust}: floor {best.floor} area^{best.area}", found[best])
+        best = max((rule for rule in grid if rule.score_power == trust), key=lambda rule: found[rule])
+        tell(f"best with score^{trust}: floor {best.floor} area^{best.area_power}", found[best])
     around = [rule for rule in grid if near(rule, ours)]
     low, high = (100 * pick(found[rule][0] for rule in around) for pick in (min, max))
     tell(f"ours: {chosen}", found[ours])
     print(f"{f'its {len(around)} neighbours in the grid':46} accuracy {low:.1f} to {high:.1f}")
-    if ours.name:
+    if ours.class_power:
         for name in NAMES:
-            other = replace(ours, name=name)
+            other = replace(ours, class_power=name)
             tell(f"ours, name^{name}", scores(photographs, (by_rule(one, other) for one in photographs)))
     tell("AMC's rule", scores(photographs, map(published, photographs)))
     for sharp in (1, 2, 4, 8):
@@ -147,9 +152,10 @@ def compare(photographs: list[Photograph], ours: BoxRule, trusts: tuple[float, .
         tell(f"ours, merged from IoU {least}", scores(photographs, (merged(one, ours, least) for one in photographs)))
 
 
-def near(one: BoxRule, other: BoxRule) -> bool:
+def near(one: HeatRule, other: HeatRule) -> bool:
     """Whether two rules of the grid differ by one step in one number."""
-    steps = [abs(a - b) / 0.1 for a, b in ((one.floor, other.floor), (one.area, other.area), (one.trust, other.trust))]
+    names = ("floor", "area_power", "score_power")
+    steps = [abs(getattr(one, name) - getattr(other, name)) / 0.1 for name in names]
     return round(sum(steps)) == 1
 
 
@@ -169,16 +175,19 @@ def main(data: Path, store: Path, run: Path, proposals: Path | None) -> None:
     pointer, grids = AlbefGrounder.from_pretrained(run), FeatureStore(store)
     others = None if proposals is None else FeatureStore(proposals)
 
-    def tell(kind: str, photographs: list[Photograph], rule: BoxRule, trusts: tuple[float, ...]) -> None:
+    def tell(kind: str, photographs: list[Photograph], rule: HeatRule, trusts: tuple[float, ...]) -> None:
         print(f"{run.name}: {sum(len(one.phrases) for one in photographs)} validation phrases of {kind}")
         compare(photographs, rule, trusts)
 
     one, more = look(phrase_references(load(data, "val")), grids, pointer), look(of_several(data), grids, pointer)
-    tell("one thing that a detector has a name for, boxes of a detector", part(one, True), DETECTED.named, TRUSTS)
-    tell("one other thing, boxes of a detector", part(one, False), DETECTED.other, TRUSTS)
-    tell("several things, boxes of a detector", more, DETECTED.several, TRUSTS)
+    tell("one thing that a detector has a name for, boxes of a detector", part(one, True), DETECTOR_RULES.known, TRUSTS)
+    tell("one other thing, boxes of a detector", part(one, False), DETECTOR_RULES.other, TRUSTS)
+    tell("several things, boxes of a detector", more, DETECTOR_RULES.plural, TRUSTS)
     if others is not None:
-        for kind, found, rule in (("one thing", one, PROPOSED.other), ("several things", more, PROPOSED.several)):
+        for kind, found, rule in (
+            ("one thing", one, PROPOSAL_RULES.other),
+            ("several things", more, PROPOSAL_RULES.plural),
+        ):
             moved = [replace(each, regions=others[each.phrases[0].image]) for each in found]
             tell(f"{kind}, other proposals without their scores", moved, rule, (0.0,))
 

@@ -12,12 +12,12 @@ import json
 from pathlib import Path
 
 import torch
+from deixis.pipelines.load import load_captioner, load_finder
 
 from deixis.evaluation.evaluate import evaluate_captioner, set_place
 from deixis.metrics.evaluate import Options
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import write_json
-from deixis.pipelines.load import load_captioner, load_finder
 from deixis.pipelines.place import together
 from deixis.vision.store import FeatureStore
 

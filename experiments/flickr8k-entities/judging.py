@@ -9,12 +9,13 @@ finder, and with its beam judged too, as :mod:`deixis.pipelines.rerank` has it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 import tyro
+from deixis.pipelines.load import PhraseGrounder, load_captioner, load_finder
 
 from deixis.data import Sample, load
 from deixis.evaluation.evaluate import caption_images
@@ -22,7 +23,7 @@ from deixis.language.sentence import echoes
 from deixis.layers.padding import pad_regions
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.updown.decode import beam
+from deixis.methods.updown.decode import beam_search
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.bootstrap import paired_bootstrap
 from deixis.metrics.captions import caption_scores
@@ -31,7 +32,6 @@ from deixis.metrics.formats import Predictions
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import Score
 from deixis.pipelines import rerank as judging
-from deixis.pipelines.load import PhraseGrounder, load_captioner, load_finder
 from deixis.pipelines.place import reground
 from deixis.pipelines.rerank import COSINE, LEAST, PAIR, assist
 from deixis.types import GroundedCaption, Regions
@@ -77,11 +77,11 @@ def read(
     captioner: Captioner, finder: PhraseGrounder, ids: Sequence[str], store: Mapping[str, Regions], width: int
 ) -> Iterator[tuple[str, Beam]]:
     """The beam of each image, read by the finder."""
-    power = captioner.style.length_power
+    power = captioner.generation.length_power
     for image in ids:
         regions = store[image]
         encoded = captioner.decoder.encode_regions(pad_regions([regions]))
-        said = beam(captioner.decoder, encoded, captioner.style.rules(), width, power)
+        said = beam_search(captioner.decoder, encoded, replace(captioner.generation, beam=width))
         length = (said.words[0] != captioner.vocabulary.pad).sum(-1)
         words = [captioner.vocabulary.decode(row) for row in said.words[0].tolist()]
         twice = np.array([echoes(each) for each in words])

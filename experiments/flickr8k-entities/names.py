@@ -15,14 +15,14 @@ import torch
 
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.train import Validation
-from deixis.runs.run import Material
+from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore
 
 
 def main(data: Path, store: Path, runs: list[Path]) -> None:
     """Three lines for each run."""
     torch.set_num_threads(1)
-    asked = Validation(replace(Material.from_folder(data, FeatureStore(store)), training=[]))
+    asked = Validation(replace(TrainingData.from_folder(data, FeatureStore(store)), training=[]))
     for run in runs:
         grounder = ReirGrounder.from_pretrained(run)
         trained = grounder.refiner.config

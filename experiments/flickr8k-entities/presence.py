@@ -13,41 +13,41 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from deixis.pipelines.checked import DOUBT
+from deixis.vision.eyes import Photo
 
 from deixis.calibration import auc
 from deixis.data import load
 from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.albef.presence import Evidence, Told, evidence
-from deixis.pipelines.checked import DOUBT
-from deixis.vision.eyes import Photo
+from deixis.methods.albef.presence import EvidenceFunction, EvidenceSamples, collect_evidence
 from deixis.vision.store import FeatureStore
 
 
-def match_odds(pointer: AlbefGrounder) -> Evidence:
+def match_odds(pointer: AlbefGrounder) -> EvidenceFunction:
     """Log-odds of the match head, as evidence."""
 
     @torch.no_grad()
     def find(photo: Photo, texts: Sequence[str]) -> list[float]:
         network = pointer.network
-        encoded, read = network.encode(pointer.see(photo)[0]), pointer.texts(texts)
-        logits = network.score(network.fuse(network.read(read), read, encoded))
+        encoded, some = network.encode(pointer.see(photo)[0]), pointer.texts(texts)
+        logits = network.match_logits(network.fuse(network.encode_text(some), some, encoded))
         return (logits[:, 1] - logits[:, 0]).tolist()
 
     return find
 
 
-def both(one: Told, other: Told) -> Told:
+def both(one: EvidenceSamples, other: EvidenceSamples) -> EvidenceSamples:
     """The sum of two kinds of evidence, each in units of its own deviation."""
     a, b = (1 / np.std([*told.present, *told.absent]) for told in (one, other))
-    return Told(
+    return EvidenceSamples(
         [a * x + b * y for x, y in zip(one.present, other.present, strict=True)],
         [a * x + b * y for x, y in zip(one.absent, other.absent, strict=True)],
     )
 
 
-def tell(name: str, told: Told) -> None:
+def tell(name: str, told: EvidenceSamples) -> None:
     """AUC, and what a chance of one half would be right about, for the curve of these very texts."""
-    curve = told.curve()
+    curve = told.calibration()
     there = np.mean([curve(x) >= DOUBT for x in told.present])
     gone = np.mean([curve(x) < DOUBT for x in told.absent])
     print(
@@ -62,15 +62,15 @@ def main(data: Path, store: FeatureStore, run: Path, keep: bool) -> None:
     torch.set_num_threads(1)
     pointer = AlbefGrounder.from_pretrained(run)
     samples = load(data, "val").samples
-    pairs = evidence(samples, store.__getitem__, pointer.evidence)
-    matches = evidence(samples, store.__getitem__, match_odds(pointer))
+    pairs = collect_evidence(samples, store.__getitem__, pointer.evidence)
+    matches = collect_evidence(samples, store.__getitem__, match_odds(pointer))
     for kind, pair, match in zip(("phrases", "captions"), pairs, matches, strict=True):
         tell(f"{kind}, match", match)
         half = [np.mean([x >= 0 for x in match.present]), np.mean([x < 0 for x in match.absent])]
         print(f"{'':22} as it is: {half[0]:.1%} found, {half[1]:.1%} not")
         tell(f"{kind}, pair score, names", pair)
         tell(f"{kind}, sum", both(match, pair))
-    presence = Presence(*(told.curve() for told in pairs))
+    presence = Presence(*(told.calibration() for told in pairs))
     print(presence)
     if keep:
         pointer.presence = presence

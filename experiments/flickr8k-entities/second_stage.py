@@ -15,19 +15,19 @@ import torch
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import Fine, Matched
 from deixis.methods.reir.train import Validation
-from deixis.runs.run import Material
+from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore
 
 
 def still(matched: Matched) -> Matched:
     """The box with the most votes, where it was proposed."""
-    return replace(matched, fine=None, moves=None)
+    return replace(matched, fine=None, offsets=None)
 
 
 def chosen(matched: Matched) -> Matched:
     """The second stage chooses among the boxes with the most votes (Eq. 11), and moves its choice."""
     assert isinstance(matched.fine, Fine)
-    return replace(matched, voted=False)
+    return replace(matched, by_votes=False)
 
 
 WAYS: dict[str, Callable[[Matched], Matched]] = {
@@ -40,7 +40,7 @@ WAYS: dict[str, Callable[[Matched], Matched]] = {
 def main(data: Path, store: Path, runs: list[Path]) -> None:
     """Three lines for each run."""
     torch.set_num_threads(1)
-    asked = Validation(replace(Material.from_folder(data, FeatureStore(store)), training=[]))
+    asked = Validation(replace(TrainingData.from_folder(data, FeatureStore(store)), training=[]))
     for run in runs:
         grounder = ReirGrounder.from_pretrained(run)
         match = grounder.refiner.forward

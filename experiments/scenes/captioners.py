@@ -20,17 +20,18 @@ from kept import HERE, between_marks, cell, keep, markdown, options, read, read_
 from material import Scenes, naming_things, scenes, whitened
 from rich.console import Console
 
-from deixis.commands.train import Bar
+from deixis.commands.training_progress import TrainingProgress
 from deixis.data import Sample
 from deixis.evaluation.evaluate import evaluate_captioner
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder
-from deixis.methods.updown.recipes import Supervision
+from deixis.methods.updown.recipes import UPDOWN_RECIPES, SupervisedConfig, UpDownRecipe
 from deixis.metrics.evaluate import Options
-from deixis.runs.recipes import Phase, Schedule, UpDownRecipe, find
+from deixis.model_folder import read_supervision
 from deixis.runs.run import run_recipe
 from deixis.show.drawing import Drawing, stack
 from deixis.show.panels import draw_branches
+from deixis.training.recipe import BOXES, Phase, Schedule
 
 WIDTH = 128  # of the whitened region features
 EPOCHS = (3, 3)  # of rows with two phases; the others have their sum
@@ -50,24 +51,22 @@ COLUMNS = {
 
 def rows() -> dict[str, UpDownRecipe]:
     """The recipes of the table: one network, one schedule; each row changes what its method is about."""
-    found = find("updown-small")
-    assert isinstance(found, UpDownRecipe)
+    found = UPDOWN_RECIPES["updown-small"]
     both = sum(EPOCHS)
     baseline = replace(
         found,
         model=replace(found.model, words=96, hidden=128, attention=64, dropout=0.1),
         phases=(Phase(epochs=both),),
-        schedule=Schedule(rate=3e-3, decay=0.85, every=1, clip=1.0),
-        images=8,
-        minimum=3,
+        schedule=Schedule(lr=3e-3, decay=0.85, decay_every=1, clip_norm=1.0),
+        batch_images=8,
+        min_count=3,
         max_words=10,
     )
     first, second = EPOCHS
     branches = (Phase(epochs=first, branches=1), Phase(epochs=second))
     four = replace(baseline, model=replace(baseline.model, branches=4), phases=branches)
-    boxes = find("supervised-small").supervision
     copies, all_seen, cyclical_copies = CHANGED
-    cyclical = replace(baseline, phases=(Phase(epochs=first), Phase(epochs=second, objective="cycle")))
+    cyclical = replace(baseline, phases=(Phase(epochs=first), Phase(epochs=second, loss="cycle")))
     return {
         "baseline": baseline,
         copies: baseline,
@@ -78,9 +77,8 @@ def rows() -> dict[str, UpDownRecipe]:
         cyclical_copies: cyclical,
         "supervised": replace(
             baseline,
-            supervision=boxes,
-            phases=(Phase(epochs=both, objective="supervised"),),
-            boxes=Supervision(attention=0.5),
+            phases=(Phase(epochs=both, loss="supervised"),),
+            supervised=SupervisedConfig(attention=0.5),
         ),
     }
 
@@ -93,10 +91,11 @@ def run(row: str, recipe: UpDownRecipe, made: Scenes, work: Path, talk: Console)
     # no box of the validation split helps to choose an epoch
     blind = [replace(sample, entities=()) for sample in made.validation]
     began = time.process_time()
-    with Bar(talk, recipe.name) as bar:
-        run_recipe(recipe, replace(made.material, validation=blind), folder, bar.talk())
+    with TrainingProgress(talk, recipe.name) as progress:
+        run_recipe(recipe, replace(made.material, validation=blind), folder, progress.callbacks())
     trained = {
         "recipe": recipe.to_json(),
+        "supervision": read_supervision(folder),
         "log": read_log(folder),
         "seconds": round(time.process_time() - began),
     }
@@ -130,14 +129,14 @@ def copied(captioner: Captioner, branches: int = 4) -> Captioner:
             for name, value in decoder.state_dict().items()
         }
     )
-    return Captioner(many, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.style)
+    return Captioner(many, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.generation)
 
 
 def seeing_all(captioner: Captioner) -> Captioner:
     """The same weights, but no branch is kept from the regions that others took."""
     decoder = Decoder(replace(captioner.decoder.config, eliminate=False))
     decoder.load_state_dict(captioner.decoder.state_dict())
-    return Captioner(decoder, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.style)
+    return Captioner(decoder, captioner.vocabulary, captioner.eyes.to_json(), captioner.name, captioner.generation)
 
 
 CHANGED: dict[str, tuple[str, Callable[[Captioner], Captioner]]] = {
@@ -155,7 +154,9 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
         runs = [line for line in lines if line["row"] == row]
         if runs:
             cells = [cell([100 * run["scores"][name] for run in runs]) for name in COLUMNS]
-            seen = "boxes" if "boxes of" in runs[0]["recipe"]["supervision"] else "captions"
+            # lines of version 0.1 have the supervision in their recipe
+            supervision = runs[0].get("supervision") or runs[0]["recipe"]["supervision"]
+            seen = "boxes" if BOXES in supervision else "captions"
             found.append([row, seen, len(runs), *cells])
     marks = [mark for line in lines for mark in line["signatures"]]
     return markdown(["", "supervision", "seeds", *COLUMNS.values()], found) + "\n\n" + signed(marks)

@@ -25,17 +25,20 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-from deixis.commands.train import Bar
+from deixis.commands.training_progress import TrainingProgress
 from deixis.data import Dataset
 from deixis.data.scenes import make_scenes
-from deixis.methods.albef.losses.momentum import MomentumConfig
+from deixis.layers.whitening import fit_whitening
 from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.momentum import MomentumConfig
+from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.methods.albef.train import Looking, Validation
-from deixis.methods.albef.vit import whiten
 from deixis.metrics.phrases import PhraseReference, baselines, phrase_scores
 from deixis.metrics.references import phrase_references
-from deixis.runs.recipes import FUSIONS, AlbefRecipe, Phase, Schedule
-from deixis.runs.run import Given, Material, run_recipe
+from deixis.model_folder import read_supervision
+from deixis.runs.run import InitFrom, run_recipe
+from deixis.training.data import TrainingData
+from deixis.training.recipe import Phase, Schedule
 from deixis.types import Grounding
 from deixis.vision.extractor import extractor_name, named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
@@ -59,19 +62,19 @@ COLUMNS = {"pointing": "pointing", "accuracy": "box at IoU .5", "R@1": "R@1 of p
 def recipe(row: str, seed: int) -> AlbefRecipe:
     """The row's recipe with a network of a size for scenes, whose language is small: fresh word pieces."""
     name, epochs = ROWS[row]
-    found = FUSIONS[name]
+    found = ALBEF_RECIPES[name]
     text = {"hidden": WIDTH, "heads": 4, "feed": 256, "text_layers": 2, "positions": 32}
     image = {"image_hidden": WIDTH, "image_heads": 4, "image_feed": 256, "image_layers": 1, "shared": 64}
     return replace(
         found,
-        model=replace(found.model, **text, **image, fusion_layers=2, map_layer=0, explain="match"),
-        phases=(Phase(epochs, "amc" if found.select == "pointing" else "albef"),),
-        schedule=Schedule(rate=1e-3, decay=0.9 if epochs == LONG else 0.7, every=1, clip=1.0),
-        images=16,
+        model=replace(found.model, **text, **image, fusion_layers=2, map_layer=0, map_source="gradcam"),
+        phases=(Phase(epochs, "amc" if found.monitor == "pointing" else "albef"),),
+        schedule=Schedule(lr=1e-3, decay=0.9 if epochs == LONG else 0.7, decay_every=1, clip_norm=1.0),
+        batch_images=16,
         max_words=25,
         align=0.0,
         text="fresh",
-        minimum=2,
+        min_count=2,
         # a copy of a network that learns this fast drifts: a queue would be known by its age, not by what it shows
         momentum=MomentumConfig(queue=0, soft=0.0, mask=0.4),
         seed=seed,
@@ -104,7 +107,7 @@ def narrowed(made: Scenes, width: int) -> Scenes:
 
     some = torch.stack([cells(sample.image_id) for sample in made.training[::6]])
     layer = nn.Linear(some.shape[-1], width)
-    whiten(layer, some.flatten(0, 2))
+    fit_whitening(layer, some.flatten(0, 2))
     description = {**made.extractor["description"], "whitened": width}
     name = extractor_name(description)
     images = [s.image_id for dataset in (made.training, made.validation, made.test) for s in dataset]
@@ -115,23 +118,22 @@ def narrowed(made: Scenes, width: int) -> Scenes:
 def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[str, Any]:
     """Train and score one row with one seed; the line to keep."""
     chosen = recipe(row, seed)
-    material = made.material if chosen.select == "pointing" else blind(made.material)
+    material = made.material if chosen.monitor == "pointing" else blind(made.material)
     start = None if row == FIRST else place(FIRST, seed, work)
     folder = place(row, seed, work)
     began = time.process_time()
-    with Bar(talk, f"{row}, seed {seed}") as bar:
-        run_recipe(chosen, material, folder, bar.talk(), Given(start=start))
+    with TrainingProgress(talk, f"{row}, seed {seed}") as progress:
+        run_recipe(chosen, material, folder, progress.callbacks(), InitFrom(model=start))
     seconds = time.process_time() - began
     pointer = AlbefGrounder.from_pretrained(folder)
     references = phrase_references(made.test)
     scores = phrase_scores(references, answers(pointer, made, references), split="test")
     kept = {score.name: score for score in scores if score.name in COLUMNS}
-    card = (folder / "README.md").read_text(encoding="utf-8")
     return {
         "row": row,
         "seed": seed,
         "seconds": round(seconds),
-        "supervision": re.findall(r"- Supervision: (.*)", card)[0],
+        "supervision": read_supervision(folder),
         "scores": {name: round(score.value, 5) for name, score in kept.items()} | recall(pointer, made),
         "signatures": sorted(score.signature for score in kept.values()),
         "recipe": chosen.to_json(),
@@ -144,7 +146,7 @@ def place(row: str, seed: int, work: Path) -> Path:
     return work / "fusions" / f"{re.sub('[^a-zA-Z0-9]+', '-', row).strip('-').lower()}-{seed}"
 
 
-def blind(material: Material) -> Material:
+def blind(material: TrainingData) -> TrainingData:
     """The same without boxes on validation scenes: none helps to choose an epoch."""
     return replace(material, validation=[replace(sample, entities=()) for sample in material.validation])
 

@@ -22,19 +22,21 @@ from kept import HERE, between_marks, cell, keep, markdown, options, read, read_
 from material import Scenes, scenes
 from rich.console import Console
 
-from deixis.commands.train import Bar
+from deixis.commands.training_progress import TrainingProgress
 from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.recipes import REIR_RECIPES, ReirRecipe
 from deixis.methods.reir.train import Validation
 from deixis.metrics.phrases import FLICKR30K, baselines, phrase_scores
-from deixis.runs.recipes import GROUNDERS, Phase, ReirRecipe, Schedule
+from deixis.model_folder import read_supervision
 from deixis.runs.run import run_recipe
+from deixis.training.recipe import Phase, Schedule
 from deixis.types import Place
 
 TRAINING, VALIDATION, TEST = 500, 60, 200
 EPOCHS = 8
 ROWS: dict[str, tuple[str, Place]] = {  # row -> (recipe, which region is the answer); WIDE is added to some of them
-    "baseline, best region": ("reir-baseline-small", "best"),
-    "TSD, STR, VOGN and RC, best region": ("reir-small", "best"),
+    "baseline, best region": ("reir-baseline-small", "attention"),
+    "TSD, STR, VOGN and RC, best region": ("reir-small", "attention"),
     "baseline": ("reir-baseline-small", "vote"),
     "TSD": ("reir-two-stages-small", "vote"),
     "TSD, STR without the phrase": ("reir-region-regression-small", "vote"),
@@ -53,15 +55,15 @@ MEASURES = ("accuracy", "mean_iou", "pointing")
 def recipe(row: str, seed: int) -> ReirRecipe:
     """The row's recipe with a network of a size for scenes; regions have no names there, and captions vary little."""
     name, place = ROWS[row]
-    found = GROUNDERS[name]
+    found = REIR_RECIPES[name]
     sizes = {"words": 64, "width": 128, "hidden": 128, "dropout": 0.1, "whiten": 128}
     return replace(
         found,
         model=replace(found.model, **sizes, names="none", context=False, place=place),
         phases=(Phase(EPOCHS),),
-        schedule=Schedule(rate=3e-3, decay=0.85, every=1, clip=1.0),
+        schedule=Schedule(lr=3e-3, decay=0.85, decay_every=1, clip_norm=1.0),
         # the matching has to be learnt before it can teach
-        self_taught=replace(found.self_taught, warm_up=0.375, **(WIDE if row.endswith("wide") else {})),
+        self_taught=replace(found.self_taught, warmup=0.375, **(WIDE if row.endswith("wide") else {})),
         seed=seed,
     )
 
@@ -71,8 +73,8 @@ def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[st
     chosen = recipe(row, seed)
     folder = work / "grounders" / f"{re.sub('[^a-z]+', '-', row.lower())}-{seed}"
     began = time.process_time()
-    with Bar(talk, f"{row}, seed {seed}") as bar:
-        run_recipe(chosen, made.material, folder, bar.talk())
+    with TrainingProgress(talk, f"{row}, seed {seed}") as progress:
+        run_recipe(chosen, made.material, folder, progress.callbacks())
     seconds = time.process_time() - began
     test = Validation(replace(made.material, validation=made.test.samples))
     scores = phrase_scores(test.references, test.answers(ReirGrounder.from_pretrained(folder)), FLICKR30K, split="test")
@@ -81,7 +83,7 @@ def run(row: str, seed: int, made: Scenes, work: Path, talk: Console) -> dict[st
         "row": row,
         "seed": seed,
         "seconds": round(seconds),
-        "supervision": chosen.supervision,
+        "supervision": read_supervision(folder),
         "scores": {name: round(score.value, 5) for name, score in kept.items()},
         "signatures": {name: score.signature for name, score in kept.items()},
         "phrases": len(test.references),

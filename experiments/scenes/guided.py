@@ -23,14 +23,15 @@ from rich.console import Console
 
 from deixis.evaluation.evaluate import evaluate_finder, set_place
 from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.scan.recipes import MATCHERS, ScanRecipe
+from deixis.methods.scan.recipes import SCAN_RECIPES, ScanRecipe
 from deixis.methods.updown.losses.distillation import DistilConfig
 from deixis.methods.updown.losses.self_critical import CriticConfig
 from deixis.methods.updown.model import Captioner
-from deixis.runs.recipes import Phase, Recipe, Schedule, UpDownRecipe
-from deixis.runs.run import Given, run_recipe
+from deixis.methods.updown.recipes import UpDownRecipe
+from deixis.runs.run import InitFrom, run_recipe
+from deixis.training.recipe import Phase, Recipe, Schedule
 
-CRITICAL = Phase(epochs=2, objective="self-critical", rate=3e-4)
+CRITICAL = Phase(epochs=2, loss="self-critical", lr=3e-4)
 MATCHER_COLUMNS = {
     "attention_accuracy": "attention accuracy",
     "accuracy": "accuracy at IoU .5",
@@ -47,12 +48,12 @@ def matchers() -> dict[str, ScanRecipe]:
         return replace(
             recipe,
             model=replace(recipe.model, words=96, embed=128),
-            phases=(Phase(epochs=2, objective="all"), Phase(epochs=4, rate=1e-3)),
-            schedule=Schedule(rate=2e-3, decay=0.7, every=1, clip=2.0),
+            phases=(Phase(epochs=2, loss="all"), Phase(epochs=4, lr=1e-3)),
+            schedule=Schedule(lr=2e-3, decay=0.7, decay_every=1, clip_norm=2.0),
             max_words=10,
         )
 
-    return {name: sized(MATCHERS[f"{name}-small"]) for name in ("scan", "pos-scan")}
+    return {name: sized(SCAN_RECIPES[f"{name}-small"]) for name in ("scan", "pos-scan")}
 
 
 def captioners() -> dict[str, UpDownRecipe]:
@@ -61,25 +62,27 @@ def captioners() -> dict[str, UpDownRecipe]:
     critical = replace(baseline, phases=(*baseline.phases, CRITICAL))
     first, second = EPOCHS
     taught = DistilConfig("pos-scan-small")
-    judged = CriticConfig(match=1.0, judge="pos-scan-small")
+    matched = CriticConfig(match=1.0, reward_model="pos-scan-small")
     return {
-        "+ scan": replace(baseline, distil=DistilConfig("scan-small")),
-        "+ pos-scan": replace(baseline, distil=taught),
-        "then CIDEr": replace(critical, critic=CriticConfig()),
-        "then CIDEr and pos-scan": replace(critical, critic=judged),
-        "then CIDEr and ten times pos-scan": replace(critical, critic=replace(judged, match=10.0)),
-        "+ pos-scan, then CIDEr": replace(critical, distil=taught, critic=CriticConfig()),
-        "+ pos-scan, then CIDEr and pos-scan": replace(critical, distil=taught, critic=judged),
+        "+ scan": replace(baseline, distillation=DistilConfig("scan-small")),
+        "+ pos-scan": replace(baseline, distillation=taught),
+        "then CIDEr": replace(critical, self_critical=CriticConfig()),
+        "then CIDEr and pos-scan": replace(critical, self_critical=matched),
+        "then CIDEr and ten times pos-scan": replace(critical, self_critical=replace(matched, match=10.0)),
+        "+ pos-scan, then CIDEr": replace(critical, distillation=taught, self_critical=CriticConfig()),
+        "+ pos-scan, then CIDEr and pos-scan": replace(critical, distillation=taught, self_critical=matched),
         "+ pos-scan, then CIDEr and ten times pos-scan": replace(
-            critical, distil=taught, critic=replace(judged, match=10.0)
+            critical, distillation=taught, self_critical=replace(matched, match=10.0)
         ),
         "+ pos-scan, then CIDEr and consistency": replace(
-            critical, distil=taught, critic=CriticConfig(consistency=1.0, judge="pos-scan-small")
+            critical, distillation=taught, self_critical=CriticConfig(consistency=1.0, reward_model="pos-scan-small")
         ),
-        "distributed attention + pos-scan": replace(four, distil=taught),
-        "distributed attention + pos-scan for each branch": replace(four, distil=replace(taught, branches="each")),
+        "distributed attention + pos-scan": replace(four, distillation=taught),
+        "distributed attention + pos-scan for each branch": replace(
+            four, distillation=replace(taught, branches="each")
+        ),
         "distributed attention + pos-scan + cycle": replace(
-            four, distil=taught, phases=(Phase(epochs=first, branches=1), Phase(epochs=second, objective="cycle"))
+            four, distillation=taught, phases=(Phase(epochs=first, branches=1), Phase(epochs=second, loss="cycle"))
         ),
     }
 
@@ -89,14 +92,14 @@ def place(row: str, seed: int, work: Path) -> Path:
     return work / "guided" / f"{row.replace(' ', '-').replace('-+', '')}-{seed}"
 
 
-def given(recipe: UpDownRecipe, work: Path) -> Given:
+def init_from(recipe: UpDownRecipe, work: Path) -> InitFrom:
     """The matcher that the row learns from, and the captioner that rewards begin with."""
-    seed, taught = recipe.seed, recipe.distil.teacher.removesuffix("-small")
-    judge = place("pos-scan", seed, work) if recipe.critic.judge else None
+    seed, taught = recipe.seed, recipe.distillation.teacher.removesuffix("-small")
+    reward_model = place("pos-scan", seed, work) if recipe.self_critical.reward_model else None
     if recipe.phases[-1] != CRITICAL:
-        return Given(teacher=place(taught, seed, work))
+        return InitFrom(teacher=place(taught, seed, work))
     start = place(f"+ {taught}", seed, work) if taught else work / "captioners" / f"baseline-{seed}"
-    return Given(start=start, judge=judge)
+    return InitFrom(model=start, reward_model=reward_model)
 
 
 def run(row: str, recipe: Recipe, made: Scenes, work: Path) -> dict[str, Any]:
@@ -105,8 +108,8 @@ def run(row: str, recipe: Recipe, made: Scenes, work: Path) -> dict[str, Any]:
     folder = place(row, recipe.seed, work)
     blind = [replace(sample, entities=()) for sample in made.validation]  # no box helps to choose an epoch
     began = time.process_time()
-    helped = given(recipe, work) if isinstance(recipe, UpDownRecipe) else None
-    run_recipe(recipe, replace(made.material, validation=blind), folder, given=helped)
+    helped = init_from(recipe, work) if isinstance(recipe, UpDownRecipe) else None
+    run_recipe(recipe, replace(made.material, validation=blind), folder, init=helped)
     trained = {
         "recipe": recipe.to_json(),
         "log": read_log(folder),
@@ -116,7 +119,7 @@ def run(row: str, recipe: Recipe, made: Scenes, work: Path) -> dict[str, Any]:
         scored = test(Captioner.from_pretrained(folder), made)
     else:
         aligner = ScanGrounder.from_pretrained(folder)
-        set_place(aligner, "best")  # the paper's attention accuracy is of the region with the most attention
+        set_place(aligner, "attention")  # the paper's attention accuracy is of the region with the most attention
         scored = test_matcher(aligner, made)
     return {"row": row, "seed": recipe.seed, **scored, **trained}
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from deixis.tables.page import between_marks, cell, markdown, signed
+from deixis.show.markdown import between_marks, cell, markdown, signed
+from deixis.training.log import read_log
 
 __all__ = [
     "HERE",
@@ -60,8 +61,3 @@ def undone(path: Path, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[tu
         for row in rows:
             if not any((line["row"], line["seed"]) == (row, seed) for line in read(path)):
                 yield row, seed
-
-
-def read_log(folder: Path) -> list[Line]:
-    """The log of a training run."""
-    return read(folder / "log.jsonl")

@@ -26,7 +26,7 @@ from rich.progress import track
 from deixis.data import Caption, Dataset, Sample
 from deixis.data.scenes import make_scenes, proposals
 from deixis.metrics.references import Reference, make_reference
-from deixis.runs.run import Material
+from deixis.training.data import TrainingData
 from deixis.types import Json, Regions
 from deixis.vision.backbone import EfficientNetLite
 from deixis.vision.extractor import RegionExtractor, extractor_name
@@ -68,9 +68,9 @@ class Scenes:
     extractor: Json  # {"name", "description"}
 
     @property
-    def material(self) -> Material:
+    def material(self) -> TrainingData:
         """What recipes are trained on."""
-        return Material(self.training.samples, self.validation.samples, self.regions, self.extractor, "scenes")
+        return TrainingData(self.training.samples, self.validation.samples, self.regions, self.extractor, "scenes")
 
     def reference(self, dataset: Dataset) -> Reference:
         """A split to score against, with the object classes of the training split."""

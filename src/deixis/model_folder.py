@@ -24,6 +24,9 @@ FORMAT = 1
 OOD, BLANK = "familiar.safetensors", "blank.safetensors"
 """Statistics of the training photographs and features of blank images, beside a captioner's weights."""
 
+PROPOSALS = "; proposals: "
+"""Before the supervision of the region proposals, at the end of a text about the supervision of a model."""
+
 Precision = Literal["half", "int8"]
 
 LARGE = 1024
@@ -125,12 +128,19 @@ def folder_hash(folder: Path) -> str:
     return hashlib.sha256(weights + (folder / "config.json").read_bytes()).hexdigest()[:12]
 
 
-def supervision_of(folder: Path) -> str:
+def read_supervision(folder: Path) -> str:
     """Return what the model's recipe says about its supervision; "unknown" where there is no recipe."""
     try:
         return str(json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["supervision"])
     except (OSError, ValueError, KeyError, TypeError):
         return "unknown"
+
+
+def with_proposals(supervision: str, proposals: str) -> str:
+    """Add the supervision of the proposals where a text of version 0.1 does not state it."""
+    if not proposals.startswith("boxes") or PROPOSALS in supervision:
+        return supervision
+    return f"{supervision}{PROPOSALS}{proposals}"
 
 
 def read_config(folder: str | Path, *kinds: str) -> Json:
@@ -165,7 +175,7 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
         model.hash = folder_hash(path)
     except FileNotFoundError:
         raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise DeixisError(f"{path} is not a {kind} that this version can read ({reason}).") from None
     return model

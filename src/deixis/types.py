@@ -159,7 +159,10 @@ class HeatMap:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HeatMap:
         """The inverse of :meth:`to_json` (the grid comes back as float64)."""
-        return cls(np.array(value["grid"], dtype=np.float64), (int(value["width"]), int(value["height"])))
+        size = _int(value, "width"), _int(value, "height")
+        if min(size) < 1:
+            raise DeixisError(f"the size of a heat map must be positive, not {size[0]} x {size[1]}.")
+        return cls(_grid(_get(value, "grid")), size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,7 +376,7 @@ def _optional(value: Mapping[str, Any]) -> dict[str, Any]:
         "heat_point": _point,
         "heat": HeatMap.from_json,
         "head": lambda found: _int({"head": found}, "head"),
-        "pos": str,
+        "pos": lambda found: _text({"pos": found}, "pos"),
     }
     return {name: reader(value[name]) for name, reader in read.items() if value.get(name) is not None}
 
@@ -403,9 +406,13 @@ def _float(value: Mapping[str, Any], name: str) -> float:
 
 
 def _number(found: Any, name: str) -> float:
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    try:
+        number = float(found) if isinstance(found, int | float) and not isinstance(found, bool) else math.nan
+    except OverflowError:  # an integer beyond the range of floats
+        number = math.inf
+    if not math.isfinite(number):
         raise DeixisError(f'the field "{name}" must be a finite number, not {found!r}.')
-    return float(found)
+    return number
 
 
 def _box(found: Any) -> Box:
@@ -419,3 +426,13 @@ def _point(found: Any) -> Point:
     if not isinstance(found, list | tuple) or len(found) != 2:
         raise DeixisError(f"a point must be two numbers [x, y], not {found!r}.")
     return _number(found[0], "point"), _number(found[1], "point")
+
+
+def _grid(found: Any) -> npt.NDArray[np.float64]:
+    try:
+        grid = np.array(found, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        grid = np.zeros(0)
+    if grid.ndim != 2 or 0 in grid.shape or not np.isfinite(grid).all():
+        raise DeixisError('the field "grid" must be rows of finite numbers, all of one length.')
+    return grid

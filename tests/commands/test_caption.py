@@ -23,9 +23,9 @@ from deixis.pipelines.api import CaptionPipeline
 from deixis.pipelines.captions_file import CaptionsFile
 from deixis.pipelines.checks import LOW_GAIN, subject_warnings
 from deixis.pipelines.models import load_models
+from deixis.pipelines.output import coloured, print_caption
 from deixis.pipelines.results import CaptionResult, Warning
 from deixis.pipelines.second_look import SecondLook
-from deixis.pipelines.output import coloured, print_caption
 from deixis.types import AttentionTrace, Candidate, Grounding
 from deixis.vision import bulk
 from deixis.vision.extractor import RegionExtractor

@@ -1,4 +1,4 @@
-"""Where models compute: names of devices, and inputs that follow the weights, told apart without a second device."""
+"""Devices: their names, and inputs that are moved to the device of the weights, tested without a second device."""
 
 import json
 import os
@@ -18,11 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from deixis import cli, device
+from deixis.calibration import Calibration
 from deixis.errors import UsageError
 from deixis.language.vocabulary import Vocabulary
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.model import AlbefGrounder, Presence
 from deixis.methods.albef.network import AlbefNet
 from deixis.methods.reir import phrases
 from deixis.methods.reir.model import ReirGrounder
@@ -30,11 +31,16 @@ from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.scan.model import Placing, ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.scan.train import Pair, calibrate, recalls
-from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.pipelines.information_gain import Confidence
-from deixis.pipelines.load import load_captioner, load_finder, load_model
-from deixis.types import Json, Regions
+from deixis.pipelines.caption import CaptionOptions, caption
+from deixis.pipelines.check import check
+from deixis.pipelines.ground import ground
+from deixis.pipelines.information_gain import information_gain
+from deixis.pipelines.models import Models, load_captioner, load_grounder, load_model
+from deixis.pipelines.photo import Photo
+from deixis.types import Json, Phrase, Regions
 from deixis.vision.backbone import EfficientNetLite
 from deixis.vision.extractor import RegionExtractor, named_extractor
 from deixis.vision.proposals import by_name as proposer_by_name
@@ -96,31 +102,31 @@ class OtherDevice(TorchDispatchMode):
         return tree_map_only(Tensor, lambda one: owner[id(one)] if id(one) in owner else Elsewhere(one), found)
 
 
-def photo(seed: int = 0) -> Image.Image:
+def image(seed: int = 0) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (48, 64, 3), dtype=np.uint8))
 
 
-def eyes() -> Json:
-    made = named_extractor("tiny", "grid", 20)
-    return made.to_json()
+def extractor() -> Json:
+    return named_extractor("tiny", "grid", 20).to_json()
 
 
 def make_captioner() -> Captioner:
     config = DecoderConfig(len(VOCABULARY), 16, words=8, hidden=12, attention=6, branches=2)
-    return Captioner(Decoder(config), VOCABULARY, eyes(), "captioner", Style(max_words=6, min_words=3))
+    generation = GenerationConfig(max_words=6, min_words=3)
+    return Captioner(Decoder(config), VOCABULARY, extractor(), "captioner", generation)
 
 
-def make_aligner() -> ScanGrounder:
-    matcher = ScanNet(ScanConfig(len(VOCABULARY), 16, words=8, embed=12, count="nouns"))
-    return ScanGrounder(matcher, VOCABULARY, eyes(), "aligner", placing=Placing("vote"))
+def make_scan() -> ScanGrounder:
+    network = ScanNet(ScanConfig(len(VOCABULARY), 16, words=8, embed=12, count="nouns"))
+    return ScanGrounder(network, VOCABULARY, extractor(), "scan", placing=Placing("vote"))
 
 
-def make_grounder() -> ReirGrounder:
+def make_reir() -> ReirGrounder:
     config = ReirConfig(len(VOCABULARY), 16, words=6, width=8, hidden=8, names="add", place="vote")
-    return ReirGrounder(ReirNet(config), VOCABULARY, eyes(), "grounder")
+    return ReirGrounder(ReirNet(config), VOCABULARY, extractor(), "reir")
 
 
-def make_pointer(patch: int) -> AlbefGrounder:
+def make_albef(patch: int, presence: Presence | None = None) -> AlbefGrounder:
     pieces = WordPieces.build([SENTENCE], 1)
     config = AlbefConfig(
         vocabulary=len(pieces),
@@ -140,41 +146,43 @@ def make_pointer(patch: int) -> AlbefGrounder:
         shared=8,
         map_layer=0,
     )
-    return AlbefGrounder(AlbefNet(config), pieces, None if patch else eyes(), "pointer")
+    return AlbefGrounder(AlbefNet(config), pieces, None if patch else extractor(), "albef", presence=presence)
 
 
-def say(captioner: Captioner) -> list[Json]:
-    captions = captioner.caption([photo(0), photo(1)])
-    told = [caption.to_json() for caption in captions]
-    captioner.style = replace(captioner.style, beam=3, place="vote")
-    told += [caption.to_json() for caption in captioner.caption([photo(0), photo(1)])]
-    regions = [captioner.eyes.look(photo(0))]
-    read = next(captioner.readings(regions, [[SENTENCE.split(), ["a", "dog"]]]))
-    told += [one.to_json() for groundings in read for one in groundings]
-    _, looks = next(captioner.looks(regions))
-    return [*told, {"gains": Confidence(captioner).gains(captions), "looks": looks.attention.tolist()}]
+def caption_all(captioner: Captioner) -> list[Json]:
+    """Return captions, candidates of forced decoding and information gains, as JSON."""
+    models = Models(captioner)
+    found = []
+    for generation in (captioner.generation, replace(captioner.generation, beam=3, place="vote")):
+        captioner.generation = generation
+        results = caption([Photo(image(0)), Photo(image(1))], models, CaptionOptions(checks=()))
+        found += [{**one.to_dict(), "trace": one.trace.attention.tolist()} for one in results]
+    regions = [captioner.extractor.extract(image(0))]
+    (generated,) = captioner.decode(regions)
+    found += [{"gain": information_gain(one, captioner, models.blank)} for one in generated]
+    (forced,) = captioner.force_decode(regions, [[SENTENCE.split(), ["a", "dog"]]])
+    return found + [{"logprob": one.logprob, "trace": one.trace.attention.tolist()} for one in forced]
 
 
-def find(finder: ScanGrounder | ReirGrounder | AlbefGrounder) -> list[Json]:
-    found = [*finder.ground(photo(), SENTENCE), *finder.ground(photo(), ["a dog", "the big ball"])]
-    return [one.to_json() for one in found]
+def ground_all(grounder: ScanGrounder | ReirGrounder | AlbefGrounder) -> list[Json]:
+    """Return groundings, a checked caption and the evidence of a text, as JSON."""
+    photo = Photo(image())
+    found = [*ground(photo, SENTENCE, grounder), *ground(photo, ["a dog", "the big ball"], grounder)]
+    places = ("threshold",) if grounder.extractor is None else ("heat", "alpha", "threshold")
+    for place in places if isinstance(grounder, AlbefGrounder) else ("attention", "vote"):
+        found += ground(photo, ["a dog"], grounder, place)
+    evidence = grounder.evidence(photo.encoded(grounder), [Phrase(SENTENCE, 0, 8)])
+    return [*(one.to_json() for one in found), check(photo, SENTENCE, grounder).to_dict(), {"evidence": evidence}]
 
 
-def fit(aligner: ScanGrounder) -> list[Json]:
-    return [*find(aligner), {"score": aligner.score(photo(), SENTENCE)}]
-
-
-def check(pointer: AlbefGrounder) -> list[Json]:
-    checked = pointer.check(photo(), SENTENCE)
-    return [*find(pointer), checked.to_json()]
-
-
+CURVES = Presence(Calibration(2.0), Calibration(3.0))
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], list[Json]]]] = {
-    "captioner": (make_captioner, say),
-    "aligner": (make_aligner, fit),
-    "grounder": (make_grounder, find),
-    "pointer of cells": (lambda: make_pointer(0), check),
-    "pointer of pixels": (lambda: make_pointer(8), check),
+    "captioner": (make_captioner, caption_all),
+    "scan": (make_scan, ground_all),
+    "reir": (make_reir, ground_all),
+    "albef of cells": (lambda: make_albef(0), ground_all),
+    "albef of cells, calibrated": (lambda: make_albef(0, CURVES), ground_all),
+    "albef of pixels": (lambda: make_albef(8), ground_all),
 }
 
 
@@ -204,7 +212,7 @@ def test_inputs_go_where_the_weights_are_and_answers_come_back(kind: str) -> Non
     model = make()
     with OtherDevice():
         assert model.to(ELSEWHERE) is model
-        assert model.eyes is None or model.eyes.extractor.backbone.classifier.device == ELSEWHERE
+        assert model.extractor is None or model.extractor.backbone.classifier.device == ELSEWHERE
         found = ask(model)
     # torch may take another way to the same sums there
     assert tree_leaves(found) == [
@@ -212,22 +220,22 @@ def test_inputs_go_where_the_weights_are_and_answers_come_back(kind: str) -> Non
     ]
 
 
-def test_eyes_that_have_looked_before_move_too() -> None:
+def test_an_extractor_that_was_used_before_moves_too() -> None:
     captioner = make_captioner()
-    before = captioner.eyes.look(photo())
+    before = captioner.extractor.extract(image())
     with OtherDevice():
         captioner.to(ELSEWHERE)
-        assert captioner.eyes.extractor.backbone.kernels[0].device == ELSEWHERE  # type: ignore[attr-defined]
-        after = captioner.eyes.look(photo())
+        assert captioner.extractor.backbone.kernels[0].device == ELSEWHERE  # type: ignore[attr-defined]
+        after = captioner.extractor.extract(image())
     np.testing.assert_array_equal(after.features, before.features)
 
 
 def test_the_default_backbone_moves_its_weights_and_its_pixels() -> None:
-    extractor = RegionExtractor.of(EfficientNetLite(64), proposer_by_name("grid", 5), grid=2)
-    before = extractor.extract(photo())
+    made = RegionExtractor.of(EfficientNetLite(64), proposer_by_name("grid", 5), grid=2)
+    before = made.extract(image())
     with OtherDevice():
-        after = extractor.to(ELSEWHERE).extract(photo())
-    assert extractor.backbone.classifier[0].device == ELSEWHERE  # type: ignore[attr-defined]
+        after = made.to(ELSEWHERE).extract(image())
+    assert made.backbone.classifier[0].device == ELSEWHERE  # type: ignore[attr-defined]
     assert before.labels is not None
     assert after.labels is not None
     assert before.grid is not None
@@ -239,8 +247,8 @@ def test_the_default_backbone_moves_its_weights_and_its_pixels() -> None:
 
 def test_a_matcher_is_validated_where_it_is_trained() -> None:
     torch.manual_seed(0)
-    matcher, look = make_aligner().matcher, named_extractor("tiny", "grid", 20)
-    regions: dict[str, Regions] = {str(seed): look.extract(photo(seed)) for seed in range(3)}
+    matcher, made = make_scan().network, named_extractor("tiny", "grid", 20)
+    regions: dict[str, Regions] = {str(seed): made.extract(image(seed)) for seed in range(3)}
     ids = [VOCABULARY.encode(text.split()) for text in ("a brown dog", "a big ball runs", "after a ball")]
     pairs = [Pair(str(i), tuple(row), (True,) * len(row)) for i, row in enumerate(ids)]
     expected = recalls(matcher, pairs, regions), calibrate(matcher, pairs, regions)
@@ -287,15 +295,15 @@ def test_a_device_that_is_not_there_is_told_with_those_that_are(name: str) -> No
 
 def test_models_are_loaded_to_the_device_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_captioner().save_pretrained(tmp_path / "captioner")
-    make_aligner().save_pretrained(tmp_path / "aligner")
+    make_scan().save_pretrained(tmp_path / "scan")
     asked: list[str] = []
     monkeypatch.setattr(device, "choose", lambda name="auto": asked.append(name) or ELSEWHERE)
     with OtherDevice():
-        captioner, finder = load_captioner(tmp_path / "captioner", "cuda:1"), load_finder(tmp_path / "aligner")
-        assert isinstance(load_model(tmp_path / "aligner", "mps"), ScanGrounder)
-        assert device.device_of(captioner.decoder) == captioner.eyes.device == ELSEWHERE
-        assert isinstance(finder, ScanGrounder)
-        assert device.device_of(finder.matcher) == ELSEWHERE
+        captioner, grounder = load_captioner(tmp_path / "captioner", "cuda:1"), load_grounder(tmp_path / "scan")
+        assert isinstance(load_model(tmp_path / "scan", "mps"), ScanGrounder)
+        assert device.device_of(captioner.network) == captioner.extractor.device == ELSEWHERE
+        assert isinstance(grounder, ScanGrounder)
+        assert device.device_of(grounder.network) == grounder.extractor.device == ELSEWHERE
     assert asked == ["cuda:1", "auto", "mps"]
 
 
@@ -318,8 +326,8 @@ def test_training_computes_on_the_device_that_is_asked_for(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("verb", ["caption", "ground", "check", "regions"])
 def test_verbs_refuse_a_device_that_is_not_there(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    photo().save(tmp_path / "photo.png")
-    (make_captioner() if verb == "caption" else make_aligner()).save_pretrained(tmp_path / "model")
+    image().save(tmp_path / "photo.png")
+    (make_captioner() if verb == "caption" else make_scan()).save_pretrained(tmp_path / "model")
     words = {"ground": ["a dog"], "check": [SENTENCE]}.get(verb, [])
     model = ["--proposals", "grid", "--backbone", "tiny"] if verb == "regions" else ["--model", str(tmp_path / "model")]
     args = [verb, str(tmp_path / "photo.png"), *words, *model, "--json", "--quiet"]
@@ -335,5 +343,5 @@ def test_verbs_refuse_a_device_that_is_not_there(verb: str, tmp_path: Path, caps
 def test_the_help_is_the_same_everywhere(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main([verb, "--help"])
-    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps" in told
+    printed = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "compute device: auto (CUDA if available, then MPS, then CPU), cpu, cuda, cuda:1 or mps." in printed

@@ -36,7 +36,7 @@ READ_ONLY = {"train", "serve", "study", "table", "proposals"}
 CHEAPER = {"features": "--backbone tiny --proposals grid --boxes 20 --processes 1"}
 """What is added to a command so that seconds are enough for it."""
 
-SMALL = "--model.words 16 --minimum 1 --threads 1 --quiet"
+SMALL = "--model.words 16 --min-count 1 --threads 1 --quiet"
 MODELS = {
     "runs/mine": "distributed-attention-small --phases.0.epochs 1 --phases.1.epochs 1 --model.hidden 24"
     " --model.attention 12",

@@ -50,8 +50,8 @@ def test_rows_without_boxes_see_none() -> None:
     for row in ROWS:
         boxed = row != FIRST and "of pairs" not in row
         found = recipe(row, 0)
-        assert [phase.objective for phase in found.phases] == ["amc" if boxed else "albef"]
-        assert found.select == ("pointing" if boxed else "R@1")
+        assert [phase.loss for phase in found.phases] == ["amc" if boxed else "albef"]
+        assert found.monitor == ("pointing" if boxed else "R@1")
         # the papers' models: what the small recipes have beyond them is left out
         assert (found.momentum.queue, found.align, found.model.explain) == (0, 0.0, "match")
 

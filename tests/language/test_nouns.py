@@ -1,7 +1,7 @@
-"""Nouns without a sentence."""
+"""Nouns of parsed sentences and of single words."""
 
-from deixis.language.nouns import noun_table
-from deixis.language.parse import Parse
+from deixis.language.nouns import mark_words, noun_table
+from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 
 
@@ -20,3 +20,16 @@ def test_the_majority_decides() -> None:
     ]
     table = dict(zip(vocabulary.words, noun_table(parses, vocabulary), strict=True))
     assert [word for word, noun in table.items() if noun] == ["dogs"]  # 'swing' is as often one as not
+
+
+def test_marked_words() -> None:
+    vocabulary = Vocabulary.build([["a", "brown", "dog", "runs", "after", "big", "ball"]], minimum=1)
+    (sentence,) = parse(["A brown dog runs after a big frisbee"])
+
+    def counted(count: str) -> list[str]:
+        marks = mark_words(sentence, count, vocabulary)
+        return [word for word, mark in zip(sentence.tokens, marks, strict=True) if mark]
+
+    assert counted("all") == list(sentence.tokens)
+    assert counted("nouns") == ["dog"]  # frisbee is not in the vocabulary
+    assert counted("NOUN+ADJ") == ["brown", "dog", "big"]

@@ -1,8 +1,8 @@
-"""Phrases that mean one thing, and phrases that mean several."""
+"""Grammatical number of phrases."""
 
 import pytest
 
-from deixis.language.number import several
+from deixis.language.number import is_plural
 from deixis.language.parse import parse
 
 ONE = [
@@ -17,11 +17,11 @@ MORE = [
 
 @pytest.mark.parametrize(("texts", "expected"), [(ONE, False), (MORE, True)])
 def test_one_or_several(texts: list[str], expected: bool) -> None:
-    found = {text: several(grammar) for text, grammar in zip(texts, parse(texts, quiet=True), strict=True)}
+    found = {text: is_plural(grammar) for text, grammar in zip(texts, parse(texts, quiet=True), strict=True)}
     assert found == dict.fromkeys(texts, expected)
 
 
 def test_part_of_a_sentence() -> None:
     (grammar,) = parse(["Two men chase a dog."], quiet=True)
-    assert several(grammar, 0, 2)
-    assert not several(grammar, 3, 5)
+    assert is_plural(grammar, 0, 2)
+    assert not is_plural(grammar, 3, 5)

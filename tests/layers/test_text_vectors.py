@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from deixis import DeixisError
+from deixis.layers import minilm
 from deixis.layers import text_vectors as vectors
 from deixis.layers.text_vectors import text_vectors
-from deixis.methods.albef import published as weights
 
 TEXTS = ["a man in a blue shirt", "golden retriever", "a dog", "jersey", "the"]
 
@@ -59,6 +59,6 @@ def test_a_text_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors._loaded.cache_clear()
-    monkeypatch.setattr(weights, "find_spec", lambda name: None)
+    monkeypatch.setattr(minilm, "find_spec", lambda name: None)
     with pytest.raises(DeixisError, match="pip install"):
         text_vectors(["a dog"])

@@ -1,4 +1,4 @@
-"""Which box a heat map means: heat inside boxes, and the rule that chooses among them, by hand."""
+"""Regions of heat maps by our rules: heat inside boxes, scores and selection, by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deixis.localize.heat import DETECTED, LEAST, PROPOSED, BoxRule, heat_inside
+from deixis.localize.heat import heat_inside
+from deixis.localize.heat_rules import (
+    DETECTOR_RULES,
+    MIN_PROBABILITY,
+    PROPOSAL_RULES,
+    HeatRule,
+    select_by_heat,
+)
 from deixis.types import Regions
 
 
@@ -32,53 +39,68 @@ def test_the_area_decides_between_the_hottest_cells_and_the_whole() -> None:
     boxes = regions(WHOLE, HOT, PAIR)
     # heat / area^a, areas 800, 200, 400 pixels
     for power, best in ((0.0, 0), (0.5, 2), (1.0, 1)):
-        rule = BoxRule(floor=0.0, area=power, trust=0.0)
+        rule = HeatRule(floor=0.0, area_power=power, score_power=0.0)
         np.testing.assert_allclose(
-            rule.worth(MAP[None], boxes), [[3.0 / 800**power, 1.9 / 200**power, 2.8 / 400**power]], rtol=1e-6
+            rule.scores(MAP[None], boxes), [[3.0 / 800**power, 1.9 / 200**power, 2.8 / 400**power]], rtol=1e-6
         )
-        assert rule.choose(MAP[None], boxes) == [best]
+        assert rule.select(MAP[None], boxes) == [best]
 
 
 def test_what_is_colder_than_the_floor_counts_as_nought() -> None:
-    boxes, cold = regions(WHOLE, HOT, PAIR), BoxRule(floor=0.5, area=0.5, trust=0.0)
+    boxes, cold = regions(WHOLE, HOT, PAIR), HeatRule(floor=0.5, area_power=0.5, score_power=0.0)
     # left of the map: .5 and .4, both in the hot column; it does not matter where the map begins and how it is scaled
     for heat in (MAP, 0.2 + 3 * MAP):
-        assert cold.choose(heat[None], boxes) == [1]
-        worth = cold.worth(heat[None], boxes)[0]
-        np.testing.assert_allclose(worth / worth[0], [1, 2, 2**0.5], rtol=1e-6)
+        assert cold.select(heat[None], boxes) == [1]
+        scores = cold.scores(heat[None], boxes)[0]
+        np.testing.assert_allclose(scores / scores[0], [1, 2, 2**0.5], rtol=1e-6)
 
 
 def test_a_score_tells_only_where_it_is_trusted() -> None:
     boxes = regions(WHOLE, HOT, PAIR, scores=(0.01, 0.64, 0.16))
-    trusting = BoxRule(floor=0.0, area=0.5, trust=0.5)
+    trusting = HeatRule(floor=0.0, area_power=0.5, score_power=0.5)
     np.testing.assert_allclose(
-        trusting.worth(MAP[None], boxes),
+        trusting.scores(MAP[None], boxes),
         [[3.0 / 800**0.5 * 0.1, 1.9 / 200**0.5 * 0.8, 2.8 / 400**0.5 * 0.4]],
         rtol=1e-6,
     )
-    assert trusting.choose(MAP[None], boxes) == [1]
-    assert BoxRule(floor=0.0, area=0.5, trust=0.0).choose(MAP[None], boxes) == [2]
-    assert trusting.choose(MAP[None], regions(WHOLE, HOT, PAIR)) == [2]
+    assert trusting.select(MAP[None], boxes) == [1]
+    assert HeatRule(floor=0.0, area_power=0.5, score_power=0.0).select(MAP[None], boxes) == [2]
+    assert trusting.select(MAP[None], regions(WHOLE, HOT, PAIR)) == [2]
 
 
 def test_a_name_tells_where_heat_cannot() -> None:
-    boxes, rule = regions(HOT, (30, 0, 40, 20), PAIR), BoxRule(floor=0.0, area=0.5, trust=0.0, name=0.5)
+    boxes = regions(HOT, (30, 0, 40, 20), PAIR)
+    rule = HeatRule(floor=0.0, area_power=0.5, score_power=0.0, class_power=0.5)
     even = np.ones_like(MAP)
     named = np.array([[0.04, 0.25, 0.0], [1.0, 1.0, 1.0]])
-    worth = rule.worth(np.stack([even + MAP, even + MAP]), boxes, named)
-    plain = replace(rule, name=0.0).worth(np.stack([even + MAP, even + MAP]), boxes, named)
-    np.testing.assert_allclose(worth[0] / plain[0], [0.2, 0.5, LEAST**0.5])
-    np.testing.assert_allclose(worth[1], plain[1])
-    assert rule.choose(MAP[None], boxes) == replace(rule, name=0.0).choose(MAP[None], boxes)
+    scores = rule.scores(np.stack([even + MAP, even + MAP]), boxes, named)
+    plain = replace(rule, class_power=0.0).scores(np.stack([even + MAP, even + MAP]), boxes, named)
+    np.testing.assert_allclose(scores[0] / plain[0], [0.2, 0.5, MIN_PROBABILITY**0.5])
+    np.testing.assert_allclose(scores[1], plain[1])
+    assert rule.select(MAP[None], boxes) == replace(rule, class_power=0.0).select(MAP[None], boxes)
 
 
-@pytest.mark.parametrize("rule", [*vars(DETECTED).values(), *vars(PROPOSED).values()])
-def test_maps_are_judged_apart_and_nothing_is_divided_by_nought(rule: BoxRule) -> None:
+@pytest.mark.parametrize("rule", [*vars(DETECTOR_RULES).values(), *vars(PROPOSAL_RULES).values()])
+def test_maps_are_scored_independently_and_scores_are_finite(rule: HeatRule) -> None:
     boxes = regions(WHOLE, HOT, (30, 0, 40, 20), (5, 5, 5, 5), scores=(0.0, 0.5, 0.5, 1.0))
     maps = np.stack([MAP, MAP[:, ::-1], np.zeros_like(MAP), np.full_like(MAP, 0.3)])
-    worth = rule.worth(maps, boxes)
-    assert np.isfinite(worth).all()
-    for alone, row in zip(maps, worth, strict=True):
-        np.testing.assert_allclose(rule.worth(alone[None], boxes)[0], row)
-    assert (worth[2:] == 0).all()
-    assert (worth[:2, 0] > 0).all()  # a score of nought does not take a region out
+    scores = rule.scores(maps, boxes)
+    assert np.isfinite(scores).all()
+    for alone, row in zip(maps, scores, strict=True):
+        np.testing.assert_allclose(rule.scores(alone[None], boxes)[0], row)
+    assert (scores[2:] == 0).all()
+    assert (scores[:2, 0] > 0).all()  # a score of nought does not take a region out
+
+
+def test_the_rule_depends_on_the_phrase_and_on_the_proposals() -> None:
+    """One map for phrases of a known class, of an unknown one, and of several things (of a known class or not).
+
+    PAIR has the most heat for its area but a low score, HOT a high score, and the last box the right class.
+    """
+    boxes = regions(PAIR, HOT, (20, 0, 40, 20), scores=(0.001, 0.9, 0.9))
+    maps = np.stack([MAP] * 4)
+    class_probs = np.ones((4, 3))
+    class_probs[[0, 3]] = [0.0, 0.0, 0.9]
+    plural = [False, False, True, True]
+    assert select_by_heat(maps, boxes, class_probs, plural, detector=True).tolist() == [2, 0, 1, 1]
+    assert select_by_heat(maps, boxes, class_probs, plural, detector=False).tolist() == [0, 0, 0, 0]

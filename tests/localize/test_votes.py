@@ -1,4 +1,4 @@
-"""Regions that vote for the whole of which the best one is a part."""
+"""Votes between overlapping regions, and the region of a word by attention or votes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from deixis.localize.votes import chosen, votes
-from deixis.types import Regions
+from deixis.localize.attention import select_region
+from deixis.localize.votes import MIN_SCORE, SCORE_POWER, vote_region, votes
+from deixis.types import Place, Regions
 
 # two halves of a thing, the thing, and the picture
 BOXES = torch.tensor([[0.0, 0.0, 10.0, 10.0], [10.0, 0.0, 20.0, 10.0], [0.0, 0.0, 20.0, 10.0], [0.0, 0.0, 20.0, 40.0]])
@@ -40,28 +41,28 @@ def test_every_image_of_a_batch_votes_for_itself() -> None:
         torch.testing.assert_close(together[i], votes(boxes[i], attention[i]))
 
 
-@pytest.mark.parametrize(("place", "index"), [("best", 0), ("vote", 2)])
-def test_the_answer_of_one_word(place: str, index: int) -> None:
+@pytest.mark.parametrize(("place", "index"), [("attention", 0), ("vote", 2)])
+def test_the_region_of_one_word(place: Place, index: int) -> None:
     regions = Regions(BOXES.numpy(), np.zeros((4, 1)), (20, 40))
-    assert chosen(regions, np.array([0.5, 0.4, 0.08, 0.02]), place) == index
+    assert select_region(regions, np.array([0.5, 0.4, 0.08, 0.02]), place) == index
 
 
 def test_regions_of_other_frames_do_not_vote() -> None:
     """The second half is in another frame: nothing is left that speaks for the whole."""
     regions = Regions(BOXES.numpy(), np.zeros((4, 1)), (20, 40), frames=np.array([0, 1, 0, 0]))
-    assert chosen(regions, np.array([0.5, 0.4, 0.08, 0.02]), "vote") == 0
+    assert vote_region(regions, np.array([0.5, 0.4, 0.08, 0.02])) == 0
 
 
 def test_regions_without_area_vote_for_nobody() -> None:
     regions = Regions(np.array([[5.0, 5, 5, 5], [0, 0, 4, 4]]), np.zeros((2, 1)), (20, 40))
-    assert chosen(regions, np.array([0.9, 0.1]), "vote") == 1
+    assert vote_region(regions, np.array([0.9, 0.1])) == 1
 
 
 def test_a_detector_that_knows_the_whole_decides() -> None:
     """Two boxes that the attention cannot tell apart; and a score of nothing counts as the least one, not as a veto."""
     boxes = torch.tensor([[0.0, 0.0, 10.0, 10.0], [0.0, 0.0, 10.0, 10.0]])
     found = votes(boxes, torch.tensor([[0.5, 0.5]]), torch.tensor([0.0, 1.0]))[0]
-    torch.testing.assert_close(found[0] / found[1], torch.tensor(0.001**0.1))
+    torch.testing.assert_close(found[0] / found[1], torch.tensor(MIN_SCORE**SCORE_POWER))
     regions = Regions(boxes.numpy(), np.zeros((2, 1)), (20, 40), scores=np.array([0.1, 0.9]))
-    assert chosen(regions, np.array([0.5, 0.5]), detector=True) == 1
-    assert chosen(regions, np.array([0.5, 0.5])) == 0
+    assert vote_region(regions, np.array([0.5, 0.5]), detector=True) == 1
+    assert vote_region(regions, np.array([0.5, 0.5])) == 0

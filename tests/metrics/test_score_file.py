@@ -18,8 +18,10 @@ from deixis.metrics.score import (
     load_scores,
     make_score,
     mean_score,
+    pack_scores,
     save_scores,
     signature,
+    unpack_scores,
 )
 
 
@@ -59,6 +61,18 @@ def test_a_packed_file_is_the_same_whenever_it_is_written(tmp_path: Path, monkey
     back, meta = load_scores(first)
     assert meta == {"seed": 3}
     assert back["rate"].value == two_scores()[0].value
+
+
+def test_packed_text_gives_the_scores_back_and_damage_is_refused(tmp_path: Path) -> None:
+    text = pack_scores(two_scores())
+    assert text == pack_scores(two_scores())
+    back = unpack_scores(text, tmp_path / "a.jsonl")
+    for score in two_scores():
+        assert (back[score.name].value, back[score.name].signature) == (score.value, score.signature)
+        np.testing.assert_array_equal(back[score.name].stats, score.stats)
+    for damaged in (text[:-8], "no base64", pack_scores([])[::-1]):
+        with pytest.raises(DeixisError, match=r"a\.jsonl: no packed scores"):
+            unpack_scores(damaged, tmp_path / "a.jsonl")
 
 
 def test_mean_leaves_out_items_without_a_value() -> None:

@@ -9,8 +9,9 @@ import pytest
 from deixis import DeixisError, cli
 from deixis.data.scenes import make_scene
 from deixis.methods.updown.model import Captioner
-from deixis.runs.recipes import CAPTIONERS, UpDownRecipe
-from deixis.runs.run import Material, run_recipe
+from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe
+from deixis.runs.run import run_recipe
+from deixis.training.data import TrainingData
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -35,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def quick(recipe: UpDownRecipe) -> UpDownRecipe:
     model = replace(recipe.model, words=8, hidden=12, attention=6)
-    return replace(recipe, model=model, phases=tuple(replace(p, epochs=1) for p in recipe.phases), minimum=1)
+    return replace(recipe, model=model, phases=tuple(replace(p, epochs=1) for p in recipe.phases), min_count=1)
 
 
 def test_the_verb_trains_several_seeds_and_takes_changes(
@@ -45,37 +46,58 @@ def test_the_verb_trains_several_seeds_and_takes_changes(
     sizes = ["--model.words", "8", "--model.hidden", "12", "--model.attention", "6", "--model.branches", "2"]
     where = ["--data", str(data), "--features", str(store), "--out", str(tmp_path / "run"), "--seeds", "2"]
     phases = ["--phases.0.epochs", "1"]
-    assert cli.run(["train", "updown-small", *where, *sizes, *phases, "--minimum", "1"]) == 0
+    assert cli.run(["train", "updown-small", *where, *sizes, *phases, "--min-count", "1"]) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["CIDEr"]["seeds"] == 2
     for seed in (0, 1):
         model = Captioner.from_pretrained(tmp_path / "run" / f"seed-{seed}")
-        assert model.decoder.config.branches == 2
+        assert model.network.config.branches == 2
         recipe = json.loads((tmp_path / "run" / f"seed-{seed}" / "recipe.json").read_text())
         assert recipe["seed"] == seed
         card = (tmp_path / "run" / f"seed-{seed}" / "README.md").read_text()
         assert "no boxes" in card
+        assert json.loads((tmp_path / "run" / f"seed-{seed}" / "metrics.json").read_text())["best_epoch"] == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert "± " in said.err
+    assert "epoch 1/1: CIDEr" in said.err
+    assert said.err.count("words: cross-entropy of the caption's words") == 2  # once for each seed
+    assert "None" not in said.err
+
+
+def test_a_finished_run_of_version_01_is_not_trained_again(
+    folder: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, store = folder
+    sizes = ["--model.words", "8", "--model.hidden", "12", "--model.attention", "6", "--phases.0.epochs", "1"]
+    args = ["train", "updown-small", "--data", str(data), "--features", str(store), "--out", str(tmp_path), *sizes]
+    assert cli.run(args) == 0
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    old = json.dumps({"epoch": metrics["best_epoch"] - 1, "validation": metrics["validation"]})
+    (tmp_path / "metrics.json").write_text(old)
+    capsys.readouterr()
+    assert cli.run(args) == 0
+    assert (tmp_path / "metrics.json").read_text() == old
+    assert "best epoch 1, CIDEr" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["cyclical-zero-loss-small", "distributed-attention-small"])
 def test_recipes_run_from_a_folder(folder: tuple[Path, Path], tmp_path: Path, name: str) -> None:
     data, store = folder
-    recipe = quick(CAPTIONERS[name])
-    run_recipe(recipe, Material.from_folder(data, FeatureStore(store)), tmp_path)
+    recipe = quick(UPDOWN_RECIPES[name])
+    run_recipe(recipe, TrainingData.from_folder(data, FeatureStore(store)), tmp_path)
     captioner = Captioner.from_pretrained(tmp_path)
-    assert captioner.style.branches is None
-    caption = captioner.caption(FeatureStore(store)["val-0.png"])
+    assert captioner.generation.branches is None
+    ((caption, *_),) = captioner.decode([FeatureStore(store)["val-0.png"]])
     assert len(caption.words) <= recipe.max_words
 
 
 def test_weak_supervision_stays_weak(folder: tuple[Path, Path], tmp_path: Path) -> None:
     """Scenes have boxes, but only a supervised recipe is given any; pairs have none to give."""
     data, store = folder
+    found = TrainingData.from_folder(data, FeatureStore(store))
     with pytest.raises(DeixisError, match="boxes"):
-        run_recipe(quick(CAPTIONERS["supervised-small"]), Material.from_folder(data, FeatureStore(store)), tmp_path)
+        run_recipe(quick(UPDOWN_RECIPES["supervised-small"]), found, tmp_path)
 
 
 def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
@@ -83,8 +105,8 @@ def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
     samples = [make_scene(0, i, size=96) for i in range(3)]
     regions = {s.image_id: eyes.extract(s.open()) for s in samples}
     extractor = eyes.to_json()
-    material = Material(samples, samples, regions, extractor, "scenes")
-    run_recipe(quick(CAPTIONERS["supervised-small"]), material, tmp_path)
+    data = TrainingData(samples, samples, regions, extractor, "scenes")
+    run_recipe(quick(UPDOWN_RECIPES["supervised-small"]), data, tmp_path)
     line = json.loads((tmp_path / "log.jsonl").read_text())
     assert line["losses"]["attention"] > 0
     assert set(line["scores"]) == {"CIDEr", "BLEU-4", "F1_all", "F1_loc"}  # validation images have boxes
@@ -95,7 +117,6 @@ def test_features_that_do_not_belong_are_told(folder: tuple[Path, Path], tmp_pat
     eyes = named_extractor("tiny", "grid")
     with StoreWriter(tmp_path / "other", Contents(eyes.name, eyes.description, eyes.backbone.classes)) as store:
         store.add("somebody-else", eyes.extract(make_scene(0, 0, size=96).open()))
+    found = TrainingData.from_folder(data, FeatureStore(tmp_path / "other"))
     with pytest.raises(DeixisError, match="deixis features"):
-        run_recipe(
-            quick(CAPTIONERS["updown-small"]), Material.from_folder(data, FeatureStore(tmp_path / "other")), tmp_path
-        )
+        run_recipe(quick(UPDOWN_RECIPES["updown-small"]), found, tmp_path)

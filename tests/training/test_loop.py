@@ -1,4 +1,4 @@
-"""The training loop: it learns, it can be killed at any step, and every recipe takes a step."""
+"""The training loop: it learns, resumes after any step, and every recipe takes a step."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,14 +16,17 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.updown.batches import Example, Target, collate
 from deixis.methods.updown.decode import Sentences
-from deixis.methods.updown.losses.self_critical import Images, nothing_left
+from deixis.methods.updown.losses.self_critical import Images, reward_converged
 from deixis.methods.updown.network import Decoder
-from deixis.methods.updown.train import Network, fill
-from deixis.runs.recipes import CAPTIONERS, Phase, Schedule, UpDownRecipe
-from deixis.runs.teachers import Guides
+from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe, with_cycle, with_reward, with_teacher
+from deixis.methods.updown.train import Network, Rewards, fill
 from deixis.training import checkpoint
+from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
-from deixis.training.loop import Step, Talk, train
+from deixis.training.log import read_log
+from deixis.training.loop import train
+from deixis.training.recipe import Phase, Schedule
+from deixis.training.types import Scores
 
 WORDS = ("dog", "cat", "ball", "car")
 VOCABULARY = Vocabulary.build([["a", "and", *WORDS]], minimum=1)
@@ -57,10 +60,13 @@ def world(n: int = 24, seed: int = 0, telling: bool = False) -> tuple[list[Examp
 
 
 def tiny(name: str = "updown-small", epochs: int = 3, **changes: object) -> UpDownRecipe:
-    recipe = CAPTIONERS[name]
+    return shrunk(UPDOWN_RECIPES[name], epochs, **changes)
+
+
+def shrunk(recipe: UpDownRecipe, epochs: int, **changes: object) -> UpDownRecipe:
     model = replace(recipe.model, words=12, hidden=24, attention=12, dropout=0.1)
     phases = tuple(replace(phase, epochs=epochs) for phase in recipe.phases)
-    return replace(recipe, model=model, phases=phases, images=5, **changes)
+    return replace(recipe, model=model, phases=phases, batch_images=5, **changes)
 
 
 def all_seeing(regions: PaddedRegions, words: Tensor) -> Tensor:
@@ -78,20 +84,24 @@ def own_words(images: Images, sentences: Sentences) -> Tensor:
     return (named & there.unsqueeze(1)).sum(-1).float()
 
 
-GUIDES = Guides(all_seeing, {"own": (1.0, own_words)})
+REWARDS: Rewards = {"own": (1.0, own_words)}
+
+
+def keep_nothing(network: Network, epoch: int, scores: Scores) -> None:
+    """Stand for the function that writes a model."""
 
 
 def run(
     recipe: UpDownRecipe,
     out: Path,
-    talk: Talk | None = None,
+    callbacks: Callbacks | None = None,
     n: int = 24,
     telling: bool = False,
-    guides: Guides = GUIDES,
+    rewards: Rewards = REWARDS,
     **options: float,
 ) -> Decoder:
     examples, regions = world(n, telling=telling)
-    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]), guides)
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]), all_seeing, rewards)
     return train(
         recipe,
         network,
@@ -99,8 +109,9 @@ def run(
         lambda some: collate(some, regions, VOCABULARY.pad),
         out,
         lambda network, phase: {"CIDEr": 0.0},
-        talk,
-        lambda lines: nothing_left(lines, recipe.critic),
+        keep_nothing,
+        callbacks,
+        lambda lines: reward_converged(lines, recipe.self_critical),
         **options,
     ).decoder
 
@@ -117,27 +128,27 @@ class Killed(Exception):
     """Stands for whatever ends a process."""
 
 
-def dies_at(step: int) -> Talk:
+def dies_at(step: int) -> Callbacks:
     def die(report: Step) -> None:
         if report.step == step:
             raise Killed
 
-    return Talk(step=die)
+    return Callbacks(step=die)
 
 
+UPDOWN, DISTRIBUTED = UPDOWN_RECIPES["updown-small"], UPDOWN_RECIPES["distributed-attention-small"]
+REWARDED = with_reward(DISTRIBUTED)
 KILLED = [
-    "updown-small",
-    "cyclical-small",
-    "distributed-attention+pos-scan-small",
-    "distributed-attention+scst-cider-small",
+    UPDOWN,
+    UPDOWN_RECIPES["cyclical-small"],
+    with_teacher(DISTRIBUTED, "pos-scan"),
+    replace(REWARDED, phases=REWARDED.phases[-1:]),
 ]
 
 
-@pytest.mark.parametrize("name", KILLED)
-def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, name: str) -> None:
-    recipe = tiny(name, epochs=2)
-    if "scst" in name:
-        recipe = replace(recipe, phases=recipe.phases[-1:])
+@pytest.mark.parametrize("recipe", KILLED, ids=lambda recipe: recipe.name)
+def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, recipe: UpDownRecipe) -> None:
+    recipe = shrunk(recipe, epochs=2)
     whole = run(recipe, tmp_path / "whole", save_every=1e9)
     for step in (3, 7, 8):  # in the middle of an epoch, again in the next, and at the very next step
         with pytest.raises(Killed):
@@ -196,8 +207,8 @@ def test_the_seed_decides(tmp_path: Path) -> None:
     [("updown-small", 0.6), ("distributed-attention-small", 0.6), ("cyclical-small", 0.6), ("supervised-small", 0.9)],
 )
 def test_it_learns_to_say_what_it_sees_and_to_look_at_it(tmp_path: Path, name: str, right_looks: float) -> None:
-    recipe = tiny(name, epochs=22, schedule=Schedule(rate=1e-2, decay=0.95, every=1, clip=1.0))
-    words, looks = right(run(replace(recipe, images=8), tmp_path, n=160))
+    recipe = tiny(name, epochs=22, schedule=Schedule(lr=1e-2, decay=0.95, decay_every=1, clip_norm=1.0))
+    words, looks = right(run(replace(recipe, batch_images=8), tmp_path, n=160))
     # chance: one of four words, one of five regions
     assert words > 0.8
     assert looks > right_looks
@@ -209,7 +220,7 @@ def right(decoder: Decoder, telling: bool = False) -> tuple[float, float]:
     batch = collate(examples, regions, VOCABULARY.pad)
     with torch.no_grad():
         decoded = decoder(decoder.encode_regions(batch.regions), batch.words[..., :-1])
-        said = decoder.speak(decoded.states)[:, 0, :, 0].argmax(-1)
+        said = decoder.word_logprobs(decoded.states)[:, 0, :, 0].argmax(-1)
     assert batch.positive is not None
     nouns = batch.positive.any(-1)[:, 0]
     looked = decoded.attention[:, 0, :, 0].argmax(-1)[nouns]
@@ -222,10 +233,11 @@ def test_a_teacher_teaches_where_to_look(tmp_path: Path, name: str, branches: Li
     """In a world in which every region tells what there is to say, so that nobody has to look in the right place."""
     looks = []
     for weight in (0.0, 1.0):
-        recipe = tiny(f"{name}+pos-scan-small", epochs=10 // len(CAPTIONERS[name].phases))
-        schedule = Schedule(rate=1e-2, decay=0.95, every=1, clip=1.0)
-        distil = replace(recipe.distil, weight=weight, branches=branches)
-        recipe = replace(recipe, images=8, schedule=schedule, distil=distil)
+        plain = UPDOWN_RECIPES[f"{name}-small"]
+        recipe = shrunk(with_teacher(plain, "pos-scan"), epochs=10 // len(plain.phases))
+        schedule = Schedule(lr=1e-2, decay=0.95, decay_every=1, clip_norm=1.0)
+        distillation = replace(recipe.distillation, weight=weight, branches=branches)
+        recipe = replace(recipe, batch_images=8, schedule=schedule, distillation=distillation)
         decoder = run(recipe, tmp_path / str(weight), n=120, telling=True)
         words, right_looks = right(decoder, telling=True)
         assert words > 0.9
@@ -235,10 +247,10 @@ def test_a_teacher_teaches_where_to_look(tmp_path: Path, name: str, branches: Li
 
 def test_rewards_teach_what_to_say(tmp_path: Path) -> None:
     """From a captioner that hardly knows its words to one that mostly names both things, by rewards alone."""
-    recipe = tiny("updown+scst-cider-small")
+    recipe = shrunk(with_reward(UPDOWN), epochs=3)
     learn, critic = recipe.phases
-    schedule = Schedule(rate=1e-2, decay=1.0, clip=1.0)
-    recipe = replace(recipe, phases=(replace(learn, epochs=3), replace(critic, epochs=5, rate=1e-2)), schedule=schedule)
+    schedule = Schedule(lr=1e-2, decay=1.0, clip_norm=1.0)
+    recipe = replace(recipe, phases=(replace(learn, epochs=3), replace(critic, epochs=5, lr=1e-2)), schedule=schedule)
     run(recipe, tmp_path, n=80)
     told = [json.loads(line)["losses"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert set(told[2]) == {"words"}
@@ -246,25 +258,35 @@ def test_rewards_teach_what_to_say(tmp_path: Path) -> None:
     assert told[7]["reward"] > told[3]["reward"] + 0.4  # of two
 
 
-def test_a_phase_ends_when_there_is_nothing_left_to_learn(tmp_path: Path) -> None:
+def test_a_phase_ends_when_there_is_reward_converged_to_learn(tmp_path: Path) -> None:
     """All sentences are worth the same."""
-    recipe = tiny("updown+scst-cider-small", epochs=5)
-    recipe = replace(recipe, phases=recipe.phases[-1:], critic=replace(recipe.critic, patience=2))
-    run(recipe, tmp_path, guides=Guides(rewards={"same": (1.0, lambda images, said: said.scores * 0)}))
+    recipe = shrunk(with_reward(UPDOWN), epochs=5)
+    config = replace(recipe.self_critical, patience=2)
+    recipe = replace(recipe, phases=recipe.phases[-1:], self_critical=config)
+    run(recipe, tmp_path, rewards={"same": (1.0, lambda images, said: said.scores * 0)})
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 2
 
 
-# sizes apart, a small recipe is wired as the other
-@pytest.mark.parametrize("name", [name for name in CAPTIONERS if name.endswith("-small")])
-def test_every_recipe_takes_a_step(name: str) -> None:
-    recipe = CAPTIONERS[name]
+def combinations() -> list[UpDownRecipe]:
+    """Every small recipe, and the losses that add up in all ways on three of them."""
+    small = [recipe for name, recipe in UPDOWN_RECIPES.items() if name.endswith("-small")]
+    taught = [with_teacher(each, "pos-scan") for each in (UPDOWN, DISTRIBUTED, UPDOWN_RECIPES["cyclical-small"])]
+    cycled = [with_cycle(each) for each in (UPDOWN, DISTRIBUTED, *taught[:2])]
+    rewarded = [with_reward(each, "scan") for each in (UPDOWN, *taught, *cycled)]
+    return [*small, *taught, *cycled, *rewarded]
+
+
+# but for sizes, a small recipe has the network and losses of the other
+@pytest.mark.parametrize("recipe", combinations(), ids=lambda recipe: recipe.name)
+def test_every_recipe_takes_a_step(recipe: UpDownRecipe) -> None:
     recipe = replace(recipe, model=replace(recipe.model, words=16, hidden=32, attention=16))  # the wiring, quickly
     examples, regions = world(3)
-    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]), GUIDES)
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]), all_seeing, {"cider": (1.0, own_words)})
     batch = collate(examples, regions, VOCABULARY.pad)
     torch.manual_seed(0)
     for phase in recipe.phases:
         terms = network(phase, batch, 0.5)
+        assert set(terms) <= set(recipe.loss_terms)  # each is explained
         torch.stack([term for term in terms.values() if term.requires_grad]).sum().backward()
     moved = [parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in network.parameters()]
     assert all(moved), [n for (n, _), m in zip(network.named_parameters(), moved, strict=True) if not m]
@@ -279,19 +301,19 @@ def test_supervision_without_boxes_is_refused() -> None:
         network(recipe.phases[0], batch, 0.0)
 
 
-def test_the_rate_falls_as_the_schedule_says(tmp_path: Path) -> None:
+def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
     rates: list[float] = []
-    talk = Talk(step=lambda step: rates.append(step.rate))
-    run(tiny(epochs=4, schedule=Schedule(rate=1.0, decay=0.5, every=2)), tmp_path / "steps", talk)
+    callbacks = Callbacks(step=lambda step: rates.append(step.lr))
+    run(tiny(epochs=4, schedule=Schedule(lr=1.0, decay=0.5, decay_every=2)), tmp_path / "steps", callbacks)
     assert rates == [1.0] * 10 + [0.5] * 10
     rates.clear()
-    waits = Schedule(rate=1.0, decay=0.1, every=0, patience=1)
-    run(tiny(epochs=3, schedule=waits), tmp_path / "waits", talk)  # the score never rises after the first epoch
+    waits = Schedule(lr=1.0, decay=0.1, decay_every=0, patience=1)
+    run(tiny(epochs=3, schedule=waits), tmp_path / "waits", callbacks)  # the score never rises after the first epoch
     assert rates == pytest.approx([1.0] * 10 + [0.1] * 5)
 
 
 def test_a_phase_stops_when_the_score_does_not_rise(tmp_path: Path) -> None:
-    run(tiny(epochs=9, schedule=Schedule(stop=2)), tmp_path)
+    run(tiny(epochs=9, schedule=Schedule(early_stop_epochs=2)), tmp_path)
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 3
 
 
@@ -307,17 +329,67 @@ def test_the_best_checkpoint_belongs_to_the_last_phase(tmp_path: Path) -> None:
         lambda some: collate(some, regions, VOCABULARY.pad),
         tmp_path,
         lambda network, phase: {"CIDEr": next(scores)},
-        Talk(save_best=lambda network, epoch, scores: kept.append(epoch)),
+        lambda network, epoch, scores: kept.append(epoch),
     )
-    assert kept == [0, 2, 3]
+    assert kept == [1, 3, 4]
+
+
+@pytest.mark.parametrize(("changes", "kept"), [((-0.1, -0.1), [1, 2, 3]), ((0.2, -0.1), [1]), ((0.1, -0.2), [1, 3])])
+def test_among_equal_scores_the_epoch_with_the_lower_loss_is_kept(
+    tmp_path: Path, changes: tuple[float, ...], kept: list[int]
+) -> None:
+    """The score stays the same; the loss changes so much from epoch to epoch."""
+    saved: list[int] = []
+    losses = iter(np.cumsum([1.0, *changes]).tolist())
+
+    class GivenLoss(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, phase: Phase, batch: "Row", progress: float) -> dict[str, Tensor]:
+            return {"loss": self.value * 0 + next(losses)}
+
+    train(
+        replace(tiny(epochs=3), batch_images=10),
+        GivenLoss(),
+        [1.0] * 10,
+        lambda some: Row(torch.tensor(some)),
+        tmp_path,
+        lambda network, phase: {"CIDEr": 0.5},
+        lambda network, epoch, scores: saved.append(epoch),
+    )
+    assert saved == kept
 
 
 def test_the_log_has_a_line_an_epoch(tmp_path: Path) -> None:
     run(tiny("cyclical-small", epochs=1), tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == [0, 1]
+    assert [line["epoch"] for line in lines] == [1, 2]
+    assert lines[0]["loss"] == pytest.approx(lines[0]["losses"]["words"])
     assert set(lines[0]["losses"]) == {"words"}
     assert set(lines[1]["losses"]) == {"decode", "reconstruct"}
+
+
+def test_an_old_run_is_resumed(tmp_path: Path) -> None:
+    """Version 0.1 counted the epochs of the log from 0 and called the learning rate "rate"."""
+    recipe = tiny(epochs=2)
+    whole = run(recipe, tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(recipe, tmp_path / "old", dies_at(7))  # the last checkpoint is the end of the first epoch
+    (line,) = read_log(tmp_path / "old")
+    new = (tmp_path / "old" / "log.jsonl").read_text()
+    old = {"epoch": 0, "step": 5, "rate": line["lr"], "losses": line["losses"], "scores": line["scores"]}
+    (tmp_path / "old" / "log.jsonl").write_text(json.dumps(old) + "\n")
+    progress = tmp_path / "old" / "resume-5" / "progress.json"
+    values = json.loads(progress.read_text())
+    values = {name: value for name, value in values.items() if name not in ("lr", "loss", "best_loss")}
+    progress.write_text(json.dumps({**values, "rate": line["lr"] * recipe.schedule.decay, "best_epoch": 0}))
+    assert same(whole, run(recipe, tmp_path / "old"))
+    assert json.loads(new)["epoch"] == 1
+    assert [(each["epoch"], each["lr"]) for each in read_log(tmp_path / "old")] == [
+        (each["epoch"], each["lr"]) for each in read_log(tmp_path / "whole")
+    ]
 
 
 def test_progress_is_plain_json(tmp_path: Path) -> None:
@@ -326,15 +398,15 @@ def test_progress_is_plain_json(tmp_path: Path) -> None:
     assert Progress(**value).epoch == 1
 
 
-def test_an_unknown_objective_is_refused() -> None:
-    recipe = replace(tiny(), phases=(Phase(1, objective="cycles"),))
+def test_an_unknown_loss_is_refused() -> None:
+    recipe = replace(tiny(), phases=(Phase(1, loss="cycles"),))
     with pytest.raises(DeixisError, match="cycle"):
         Network(recipe, fill(recipe, VOCABULARY, world(1)[1]["0"]))
 
 
 def test_a_score_that_validation_does_not_give_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeixisError, match="F1_loc"):
-        run(tiny(epochs=1, select="F1_loc"), tmp_path)
+        run(tiny(epochs=1, monitor="F1_loc"), tmp_path)
 
 
 class Weight(torch.nn.Module):
@@ -354,7 +426,7 @@ class Row:
 
 
 def test_any_network_can_be_trained_and_a_phase_may_end_by_its_log(tmp_path: Path) -> None:
-    recipe = tiny(epochs=9, schedule=Schedule(rate=0.1))
+    recipe = tiny(epochs=9, schedule=Schedule(lr=0.1))
     seen: list[int] = []
 
     def finished(lines: Sequence[dict[str, Any]]) -> bool:
@@ -368,6 +440,7 @@ def test_any_network_can_be_trained_and_a_phase_may_end_by_its_log(tmp_path: Pat
         lambda some: Row(torch.tensor(some)),
         tmp_path,
         lambda network, phase: {"CIDEr": 0.0},
+        lambda network, epoch, scores: None,
         finished=finished,
     )
     assert seen == [1, 2, 3]

@@ -165,7 +165,7 @@ def test_a_timm_backbone_gives_a_map_and_classes() -> None:
     torch.testing.assert_close(probs.sum(1), torch.ones(1))
     assert first.dim == 12
     assert first.classes == imagenet_classes()
-    assert len(first.description["weights_sha256"]) == 64
+    assert len(first.describe()["weights_sha256"]) == 64
 
 
 @pytest.mark.usefixtures("fake_timm")

@@ -9,7 +9,7 @@ import signal
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ import torch
 from PIL import Image
 
 from deixis.errors import DeixisError
-from deixis.types import Labels
+from deixis.types import Labels, Regions
 from deixis.vision.backbone import EfficientNetLite, FeatureMap, Tiny
 from deixis.vision.bulk import Job, Workers, outcome_of
-from deixis.vision.extractor import RegionExtractor, default_extractor, extractor_from, extractor_name, named_extractor
+from deixis.vision.extractor import RegionExtractor, default_extractor, extractor_name, named_extractor
 from deixis.vision.proposals import Proposals
+from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,9 @@ def test_the_cells_of_a_grid_cover_the_image_evenly(grid: int) -> None:
     # a pixel's centre is half a pixel from its edge, and what lies beyond the outermost centre is like it
     x = (np.arange(columns) + 0.5) * 65 / columns - 0.5
     y = (np.arange(rows) + 0.5) * 33 / rows - 0.5
-    np.testing.assert_allclose(found[:, :, 0], np.tile(x, (rows, 1)), atol=1e-3)
-    np.testing.assert_allclose(found[:, :, 1], np.tile(y[:, None], (1, columns)), atol=1e-3)
+    half = 2.0**-11  # the relative error of float16
+    np.testing.assert_allclose(found[:, :, 0], np.tile(x, (rows, 1)), rtol=half, atol=1e-3)
+    np.testing.assert_allclose(found[:, :, 1], np.tile(y[:, None], (1, columns)), rtol=half, atol=1e-3)
 
 
 def test_frames_of_a_video_become_one_value() -> None:
@@ -176,12 +178,41 @@ def test_names_follow_from_everything_that_matters() -> None:
 
 def test_a_description_is_enough_to_build_the_extractor_again() -> None:
     first = named_extractor("tiny", "selective-search", boxes=7)
-    again = extractor_from(json.loads(json.dumps(first.description)), grid=3)
+    again = RegionExtractor(json.loads(json.dumps(first.description)), grid=3)
     assert (again.name, again.grid) == (first.name, 3)
-    with pytest.raises(DeixisError, match=r"the model wants regions of the extractor tiny\+.* makes tiny\+"):
-        extractor_from({**first.description, "version": 0})
-    with pytest.raises(DeixisError, match=r"tiny\+quarters-.* is not one that this version knows how to build"):
-        extractor_from(make().description)
+    assert_same_regions(again.extract(photo()), RegionExtractor.of(Tiny(), first.proposer, grid=3).extract(photo()))
+    assert again.to_json() == first.to_json()
+    other = RegionExtractor({**first.description, "version": 0})
+    with pytest.raises(DeixisError, match=r"the model expects regions from extractor tiny\+.* provides tiny\+"):
+        other.extract(photo())
+    with pytest.raises(DeixisError, match=r"the extractor tiny\+quarters-.* is unknown to this version"):
+        RegionExtractor(make().description).extract(photo())
+
+
+def test_nothing_is_built_before_the_first_photograph() -> None:
+    """A model whose extractor is not installed can still use regions from a store."""
+    described = RegionExtractor(make().description, grid=2, name="given name")
+    assert (described.name, described.is_detector) == ("given name", False)
+    regions = replace(make().extract(photo()), extractor="given name")
+    described.require(regions)
+    assert not described.accepts(regions)  # a grid is needed
+    assert described.accepts(replace(regions, grid=np.zeros((2, 2, 16))))
+    assert RegionExtractor(make().description, name="given name").accepts(regions)
+    with pytest.raises(DeixisError, match=r"tiny\+quarters"):
+        _ = described.backbone
+
+
+def test_regions_of_another_extractor_are_refused() -> None:
+    regions = replace(make().extract(photo()), extractor="another")
+    assert not make().accepts(regions)
+    with pytest.raises(DeixisError, match=r"another.*tiny\+quarters"):
+        make().require(regions)
+
+
+@pytest.mark.parametrize(("supervision", "detector"), [("none", False), ("boxes (COCO)", True)])
+def test_a_detector_is_told_by_the_supervision_of_its_proposals(supervision: str, detector: bool) -> None:
+    description = {"backbone": {"name": "x"}, "proposals": {"name": "y", "supervision": supervision}}
+    assert RegionExtractor(description).is_detector is detector
 
 
 def test_the_default_extractor_sees_a_cat() -> None:
@@ -192,6 +223,85 @@ def test_the_default_extractor_sees_a_cat() -> None:
     assert regions.labels is not None
     assert "cat" in regions.labels.best(0)[0]
     assert isinstance(extractor.backbone, EfficientNetLite)
+
+
+# One precision ------------------------------------------------------------------------------------------------------
+
+
+def assert_same_regions(a: Regions, b: Regions) -> None:
+    """Check that two values have the same numbers, in the same precision."""
+    assert (a.size, a.extractor) == (b.size, b.extractor)
+    for name in ("boxes", "features", "scores", "grid", "frames"):
+        x, y = getattr(a, name), getattr(b, name)
+        assert (x is None) == (y is None)
+        if x is not None:
+            np.testing.assert_array_equal(x, y)
+            assert name == "frames" or x.dtype == y.dtype
+    assert (a.labels is None) == (b.labels is None)
+    if a.labels is not None and b.labels is not None:
+        np.testing.assert_array_equal(a.labels.ids, b.labels.ids)
+        np.testing.assert_array_equal(a.labels.probs, b.labels.probs)
+        assert a.labels.probs.dtype == b.labels.probs.dtype
+        assert a.labels.names == b.labels.names
+
+
+EXTRACTORS: dict[str, Callable[[], RegionExtractor]] = {
+    "quarters": make,
+    "quarters, grid": lambda: RegionExtractor.of(Tiny(), Quarters(), grid=3),
+    "quarters, own classes": lambda: RegionExtractor.of(Tiny(), Quarters(names=("person", "dog")), grid=2),
+    "quarters, own classes only": lambda: RegionExtractor.of(Nameless(), Quarters(names=("person", "dog"))),
+    "grid": lambda: named_extractor("tiny", "grid", 20, grid=4),
+    "selective search": lambda: named_extractor("tiny", "selective-search", 30, grid=2),
+}
+
+
+class Nameless(Tiny):
+    """A backbone without classes."""
+
+    classes = ()
+
+
+@pytest.mark.parametrize("name", EXTRACTORS)
+def test_regions_of_a_store_are_those_of_the_photograph(name: str, tmp_path: Path) -> None:
+    """Number for number, so that a model gives the same answer for both; boxes and scores are float32."""
+    extractor = EXTRACTORS[name]()
+    contents = Contents(extractor.name, extractor.description)
+    fresh = {str(seed): extractor.extract(photo(seed), image_id=str(seed)) for seed in range(3)}
+    with StoreWriter(tmp_path, contents) as writer:
+        for image_id, regions in fresh.items():
+            writer.add(image_id, regions)
+    store = FeatureStore(tmp_path)
+    for image_id, regions in fresh.items():
+        assert_same_regions(store[image_id], regions)
+        assert extractor.accepts(store[image_id])
+        assert regions.features.dtype == np.float16
+        assert regions.labels is not None
+        assert regions.labels.probs.dtype == np.float16
+        assert regions.grid is None or regions.grid.dtype == np.float16
+        assert regions.boxes.dtype == np.float32
+        assert regions.scores is not None
+        assert regions.scores.dtype == np.float32
+
+
+def test_regions_of_a_video_are_the_same_in_a_store(tmp_path: Path) -> None:
+    extractor = RegionExtractor.of(Tiny(), Quarters(), grid=2)
+    regions = extractor.extract_video([photo(0), photo(1)], "clip")
+    with StoreWriter(tmp_path, Contents(extractor.name, extractor.description)) as writer:
+        writer.add("clip", regions)
+    assert_same_regions(FeatureStore(tmp_path)["clip"], regions)
+
+
+def test_features_are_rounded_once() -> None:
+    """To the nearest float16 of what the network computed; classes are found from the full precision."""
+    extractor = make()
+    regions = extractor.extract(photo())
+    full = []
+    real = extractor.backbone.classify
+    extractor.backbone.classify = lambda features: full.append(features) or real(features)  # type: ignore[method-assign]
+    assert_same_regions(extractor.extract(photo()), regions)
+    assert full[0].dtype == torch.float32
+    np.testing.assert_array_equal(full[0].numpy().astype(np.float16), regions.features)
+    assert not np.array_equal(full[0].numpy(), regions.features)
 
 
 # Images of every kind ---------------------------------------------------------------------------------------------

@@ -132,9 +132,9 @@ def test_two_writers_at_once_are_refused(tmp_path: Path) -> None:
 def test_another_extractor_may_not_add(tmp_path: Path) -> None:
     fill(tmp_path, range(2))
     other = Contents("tiny+grid-99999999", {**CONTENTS.description, "backbone": {"name": "tiny", "seed": 1}})
-    with pytest.raises(DeixisError, match=r"not of tiny\+grid-99999999 \(they differ in backbone\.seed\)"):
+    with pytest.raises(DeixisError, match=r"not of tiny\+grid-99999999 \(they differ in backbone\.seed \(kept"):
         StoreWriter(tmp_path, other)
-    with pytest.raises(DeixisError, match="begun with another grid"):
+    with pytest.raises(DeixisError, match="other settings: grid"):
         StoreWriter(tmp_path, Contents(CONTENTS.extractor, CONTENTS.description, {"grid": 7}))
     StoreWriter(tmp_path, CONTENTS).close()  # the refusals let go of the lock
 

@@ -63,7 +63,7 @@ def verb_options(verb: str) -> list[str]:
 
 def second_words() -> dict[str, list[str]]:
     """First word -> what may follow it: the second words of verbs that have two, and the recipes of ``train``."""
-    found = {"train": [name for name in RECIPES if "+" not in name]}
+    found = {"train": list(RECIPES)}
     for verb in cli.VERBS:
         first, *second = verb.split()
         if second:

@@ -72,7 +72,7 @@ def eval(
     from deixis.evaluation.evaluate import evaluate_captions, evaluate_grounder, joint_supervision
     from deixis.evaluation.files import write_evaluation, write_pages
     from deixis.evaluation.split import SplitPhotos
-    from deixis.model_folder import supervision_of
+    from deixis.model_folder import read_supervision
     from deixis.pipelines.models import PACKAGE, is_captioner, load_grounder, load_models, model_folder
     from deixis.vision.store import FeatureStore
 
@@ -80,7 +80,7 @@ def eval(
         torch.set_num_threads(threads)
     console = stderr_console(quiet)
     source = model_folder(model)
-    about = {"supervision": supervision_of(source)}
+    about = {"supervision": read_supervision(source)}
     with console.status(f"reading {data}"):
         reference = read_reference(data, split)
     photos = SplitPhotos(reference.samples, None if features is None else FeatureStore(features))
@@ -90,7 +90,7 @@ def eval(
         if models.grounder is not None:
             other = model_folder(grounder or models.grounder.name)
             about["grounder"] = models.grounder.name
-            about["supervision"] = joint_supervision(about["supervision"], supervision_of(other))
+            about["supervision"] = joint_supervision(about["supervision"], read_supervision(other))
             name += f"-{other.name}"
         _extract(photos, models.extractor, reference, features, console)
         with console.status(f"{models.name} on {len(photos)} images"):

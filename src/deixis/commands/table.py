@@ -1,8 +1,7 @@
-"""``deixis table``: a folder that describes a comparison becomes its tables, one run after the other."""
+"""``deixis table``: train, evaluate and report a comparison of methods that a folder describes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
+from deixis.commands.console import AsJson, Device, Quiet, Switch, Threads, print_json, stderr_console
 from deixis.errors import DeixisError, UsageError
 
 if TYPE_CHECKING:
-    from deixis.training.loop import Talk
-
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+    from deixis.training.callbacks import Callbacks
 
 
 def table(
@@ -27,42 +25,43 @@ def table(
     rows: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (),
     only_report: Switch = False,
-    device: str = "auto",
-    as_json: Annotated[Switch, tyro.conf.arg(name="json")] = False,
-    threads: int = 0,
-    quiet: Switch = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    threads: Threads = 0,
+    quiet: Quiet = False,
 ) -> int:
-    """Train and evaluate every row of a comparison that has no result yet, and write its tables and charts.
+    """Train and evaluate the missing runs of a comparison, and write its tables and charts.
 
-    FOLDER has table.toml, which describes rows (recipes with options, seeds, what they learn from) and tables. What a
-    run gave is kept in FOLDER/runs and not done again; stop it whenever you like, the same command goes on. Several
-    processes may work on one folder side by side.
+    FOLDER has table.toml, which describes rows (recipes with options and seeds) and tables. Finished runs are kept in
+    FOLDER/runs.jsonl. An interrupted command resumes with the same command. Several processes may share a folder.
 
     For example: deixis table experiments/flickr8k-entities --data flickr30k --work runs --features flickr30k.store
 
     Args:
-        folder: the folder of the comparison; its pages and charts are written there too.
+        folder: the folder of the comparison; charts are written there too.
         data: the data set.
-        work: where models are trained.
-        features: feature stores, as NAME=STORE where rows name their features; STORE alone is the one called default.
-        rows: do these rows only, and what they need; the tables show all that is kept.
-        seeds: do these seeds only.
-        only_report: write tables and charts from what is kept, without data and training.
-        device: where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps.
+        work: the folder for the trained models.
+        features: feature stores, as NAME=STORE where rows name their features; STORE alone has the name default.
+        rows: do only these rows and the rows that they need; the tables show all kept runs.
+        seeds: do only these seeds.
+        only_report: write tables and charts from the kept runs, without data and training.
         as_json: write the numbers of the tables to stdout as JSON.
-        threads: of torch; 0: one for each core.
-        quiet: no progress and no notes.
     """
-    from deixis.tables.describe import Run, read_experiment
-    from deixis.tables.report import write_report
-    from deixis.tables.runs import Bench, is_kept
+    from deixis.evaluation.tables.describe import Run, read_experiment
+    from deixis.evaluation.tables.kept import read_kept
+    from deixis.evaluation.tables.report import write_report
+    from deixis.evaluation.tables.runs import Runner
 
-    talk = Console(stderr=True, quiet=quiet, highlight=False)
+    console = stderr_console(quiet)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
     experiment = read_experiment(folder)
     runs: list[Run] = []
     if not only_report:
         if data is None or work is None:
-            raise UsageError("--data and --work say where the data set is and where to train; or use --only-report.")
+            raise UsageError("--data and --work are missing. Give both, or use --only-report.")
         import torch
 
         from deixis.device import train_on
@@ -70,44 +69,40 @@ def table(
         train_on(device)
         if threads:
             torch.set_num_threads(threads)
-        runs = experiment.runs(rows, seeds)
-        undone = [run for run in runs if not is_kept(experiment, run)]
-        expected = f", about {experiment.minutes(undone):.0f} core-minutes" if experiment.minutes(undone) else ""
-        talk.print(f"{len(runs)} runs, {len(undone)} without a result{expected}")
-
-        def say(text: str) -> None:
-            talk.print(text, markup=False, soft_wrap=True)
-
-        bench = Bench(experiment, data, work, stores(features), lambda title: watched(talk, title), say, device)
-        bench.do(runs)
-    with talk.status("drawing images again and writing tables"):
+        kept, runs = read_kept(experiment), experiment.runs(rows, seeds)
+        missing = [run for run in runs if run.name not in kept]
+        minutes = sum(run.row.minutes for run in missing)
+        say(f"{len(runs)} runs, {len(missing)} missing" + (f", about {minutes:.0f} core-minutes" if minutes else ""))
+        runner = Runner(experiment, data, work, stores(features), lambda name: watched(console, name), say, device)
+        runner.run_all(runs)
+    with console.status("resampling images and writing tables"):
         found = write_report(experiment)
-    for each in found:
-        page = next(one.text for one in experiment.tables if one.name == each["table"])
-        talk.print(f"{each['title']}: {len(each['rows'])} rows, in {folder / page}", markup=False, soft_wrap=True)
+    for described, numbers in zip(experiment.tables, found, strict=True):
+        say(f"{described.title}: {len(numbers['rows'])} rows, in {folder / described.text}")
     if as_json:
-        print(json.dumps({"tables": found}, indent=2))
-    if unfinished := [run.name for run in runs if not is_kept(experiment, run)]:
-        raise DeixisError(f"no result of {', '.join(unfinished)} yet; the reasons stand above. Run the same again.")
+        print_json({"tables": found})
+    kept = read_kept(experiment)
+    if unfinished := [run.name for run in runs if run.name not in kept]:
+        raise DeixisError(f"no result for {', '.join(unfinished)} (reasons above). Run the same command again.")
     return 0
 
 
 def stores(features: Sequence[str]) -> dict[str, Path]:
-    """``NAME=STORE`` as a dictionary; a store without a name is called default."""
+    """Split ``NAME=STORE``; a store without a name is called default."""
     found: dict[str, Path] = {}
     for text in features:
         name, store = text.split("=", 1) if "=" in text else ("default", text)
         if name in found:
-            raise UsageError(f"--features names '{name}' twice; give each store another name (NAME=STORE).")
+            raise UsageError(f"--features has '{name}' twice. Give each store its own name (NAME=STORE).")
         found[name] = Path(store)
     return found
 
 
 @contextmanager
-def watched(talk: Console, title: str) -> Iterator[Talk]:
-    """A progress bar around the training of one run."""
-    from deixis.commands.train import Bar
+def watched(console: Console, title: str) -> Iterator[Callbacks]:
+    """Show a progress bar around the training of one run."""
+    from deixis.commands.training_progress import TrainingProgress
 
-    talk.print(title, markup=False)
-    with Bar(talk, title) as bar:
-        yield bar.talk()
+    console.print(title, markup=False)
+    with TrainingProgress(console, title) as progress:
+        yield progress.callbacks()

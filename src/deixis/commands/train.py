@@ -1,148 +1,110 @@
-"""``deixis train``: a recipe, a data set and its features become a model."""
+"""``deixis train``: train a model by a recipe."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deixis.runs.recipes import RECIPES, Recipe, find
+from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
+from deixis.runs.options import AddedLosses, matcher
+from deixis.runs.recipes import RECIPES, find_recipe
+from deixis.training.recipe import Recipe
+from deixis.training.renamed import refuse_old_options
 from deixis.vision.store import FeatureStore
 
-if TYPE_CHECKING:
-    from deixis.training.loop import Talk
-
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
-SUMS = """Objectives add up: updown, distributed-attention and cyclical may be followed by
-  +scan, +pos-scan                    a matcher shows where to look when a noun is said
-  +cycle                              the cycle of Cyclical (over distributed-attention)
-  +scst-cider, +scst-scan, +scst-pos-scan
-                                      then self-critical training, also rewarded by a matcher
-in this order, and -small last: distributed-attention+pos-scan+cycle-small"""
+ADDED = """\
+Losses that add up, for every recipe of a captioner:
+  --teacher MATCHER       distil the attention of a matcher at nouns (POS-SCAN)
+  --cycle                 replace the loss of the last phase by the cycle of Cyclical
+  --reward cider          then train self-critically with CIDEr-D as the reward
+  --reward-model MATCHER  add the match score of a matcher to the reward (needs --reward)
+MATCHER is scan, pos-scan or the folder of a trained matcher. Without a folder the matcher is trained first, inside
+RUN; small recipes train small matchers. For example:
+  deixis train distributed-attention-small --teacher pos-scan --cycle --reward cider --data ..."""
 
 
 @dataclass(frozen=True)
 class Options(Generic[AnyRecipe]):
-    """Train a model by a recipe on a data set whose features were made before.
+    """Train a model by a recipe on a data set with extracted features.
 
-    Stop it whenever you like: the same command goes on where it was. Every value of the recipe can be changed.
+    An interrupted run resumes with the same command. Every value of the recipe is an option.
 
     For example: deixis train updown-small --data flickr30k --features flickr30k.store --out runs/updown
     """
 
     data: Path  # the data set (see deixis data check)
     features: Path  # its feature store (see deixis features)
-    out: Path  # the run's folder; it becomes the model
+    out: Path  # folder of the run; it becomes the model folder
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
-    start: Path | None = None  # a trained model to begin from (of a captioner's recipe only the last phase is run)
-    teacher: Path | None = None  # a trained matcher that shows a captioner where to look; none: it is trained first
-    judge: Path | None = None  # a trained matcher that rewards a captioner; none: the teacher, or it is trained first
-    seeds: int = 1  # train so many times, with seeds one apart, each in a folder of its own
+    init_from: Path | None = None  # trained model with the initial weights (a captioner then runs the last phase only)
+    teacher: str = ""  # matcher whose attention is distilled: scan, pos-scan or the folder of a trained one
+    cycle: Switch = False  # replace the loss of the last phase by the cycle of Cyclical
+    reward: Literal["", "cider"] = ""  # then train self-critically with this reward
+    reward_model: str = ""  # matcher whose score is added to the reward: scan, pos-scan or the folder of a trained one
+    seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
-    device: str = "auto"  # where the model computes: auto (the fastest that is here), cpu, cuda, cuda:1, mps
-    threads: int = 0  # of torch; 0: one for each core
-    quiet: Switch = False
+    device: Device = "auto"
+    threads: Threads = 0
+    quiet: Quiet = False
 
 
 def cli(args: Sequence[str]) -> int:
-    """Read the recipe's name, then options whose defaults are the recipe's."""
+    """Read the recipe's name, add losses to it, then read options whose defaults are the recipe's."""
     if not args or args[0] in ("-h", "--help"):
-        names = "\n".join(f"  {name:<36}{recipe.paper}" for name, recipe in RECIPES.items() if "+" not in name)
+        names = "\n".join(f"  {name:<36}{recipe.paper}" for name, recipe in RECIPES.items())
         print(f"usage: deixis train RECIPE --data DIR --features STORE --out RUN [options]\n\n{Options.__doc__}")
-        print(f"recipes (deixis train RECIPE --help shows all values of one):\n{names}\n\n{SUMS}")
+        print(f"Recipes (deixis train RECIPE --help lists all options of one):\n{names}\n\n{ADDED}")
         return 0
-    recipe = find(args[0])
+    name, *rest = args
+    refuse_old_options(rest)
+    recipe = AddedLosses.parse(rest)[0].add_to(find_recipe(name))
     default = Options(data=tyro.MISSING, features=tyro.MISSING, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
-    return train(
-        tyro.cli(options[type(recipe)], default=default, args=list(args[1:]), prog=f"deixis train {recipe.name}")
-    )
+    return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
 
 
 def train(options: Options[Recipe]) -> int:
-    """Run the recipe once for each seed and tell mean and deviation of the validation scores."""
+    """Run the recipe once for each seed; print the scores of the best epochs, and mean and deviation over seeds."""
     import torch
 
+    from deixis.commands.training_progress import TrainingProgress
     from deixis.device import train_on
-    from deixis.runs.run import Given, Material, run_recipe
+    from deixis.runs.run import InitFrom, run_recipe, seed_summary
+    from deixis.training.data import TrainingData
+    from deixis.training.log import best_epoch
 
     train_on(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
-    talk = Console(stderr=True, quiet=options.quiet, highlight=False)
+    console = stderr_console(options.quiet)
     store = FeatureStore(options.features)
-    with talk.status(f"reading {options.data}"):
-        material = Material.from_folder(options.data, store, options.train_split, options.val_split)
-    given = Given(options.start, options.teacher, options.judge)
+    with console.status(f"reading {options.data}"):
+        data = TrainingData.from_folder(options.data, store, options.train_split, options.val_split)
+    init = InitFrom(
+        options.init_from,
+        matcher(options.teacher, "--teacher")[1] if options.teacher else None,
+        matcher(options.reward_model, "--reward-model")[1] if options.reward_model else None,
+    )
     found = []
     for seed in range(options.recipe.seed, options.recipe.seed + options.seeds):
         out = options.out if options.seeds == 1 else options.out / f"seed-{seed}"
-        with Bar(talk, f"{options.recipe.name}, seed {seed}") as bar:
-            run_recipe(replace(options.recipe, seed=seed), material, out, bar.talk(), given)
+        with TrainingProgress(console, f"{options.recipe.name}, seed {seed}") as progress:
+            run_recipe(replace(options.recipe, seed=seed), data, out, progress.callbacks(), init)
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
-        talk.print(f"{out}: best epoch {metrics['epoch']}, " + ", ".join(f"{k} {v:.4f}" for k, v in found[-1].items()))
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
+        console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
     if options.seeds > 1:
-        summary = {
-            name: {
-                "mean": statistics.mean(scores[name] for scores in found),
-                "std": statistics.stdev(scores[name] for scores in found),
-                "seeds": options.seeds,
-            }
-            for name in found[0]
-        }
+        summary = seed_summary(found)
         (options.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
         for name, value in summary.items():
-            talk.print(f"{name}: {value['mean']:.4f} ± {value['std']:.4f} over {options.seeds} seeds")
+            console.print(f"{name}: {value['mean']:.4f} ± {value['std']:.4f} over {options.seeds} seeds")
     return 0
-
-
-class Bar:
-    """A progress bar with the loss terms, and a line for every validation."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        self.console = console
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} · {task.fields[losses]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=console.quiet or not console.is_terminal,
-        )
-        self.task = self.progress.add_task(title, total=None, losses="")
-
-    def __enter__(self) -> Bar:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def talk(self) -> Talk:
-        """What the training loop calls."""
-        from deixis.training.loop import Scores, Step, Talk
-
-        def step(report: Step) -> None:
-            losses = ", ".join(f"{name} {value:.2f}" for name, value in report.losses.items())
-            self.progress.update(self.task, total=report.steps, completed=report.step, losses=losses)
-
-        def validated(epoch: int, scores: Scores, best: bool) -> None:
-            figures = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-            self.console.print(f"epoch {epoch}: {figures}{' (best so far)' if best else ''}")
-
-        def say(text: str) -> None:
-            self.console.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
-
-        return Talk(step=step, validated=validated, say=say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,16 +12,16 @@ from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
 from deixis.localize.attention import ground_word
+from deixis.localize.points import bicubic_maximum
 from deixis.methods.scan.model import ScanGrounder
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
-from deixis.metrics.phrases import peak
 from deixis.metrics.references import Reference
 from deixis.metrics.retrieval import retrieval
 from deixis.metrics.score import Score
 from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream
 from deixis.pipelines.ground import check_place
-from deixis.pipelines.models import Models, PhraseGrounder
+from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_grounder, load_models
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import default_place
 from deixis.pipelines.results import CaptionResult
@@ -39,13 +40,18 @@ class CaptionEvaluation:
 
 
 def evaluate_captions(
-    models: Models, reference: Reference, photos: Mapping[str, Photo], options: CaptionOptions = DEFAULT
+    models: Models,
+    reference: Reference,
+    photos: Mapping[str, Photo],
+    options: CaptionOptions = DEFAULT,
+    sign_options: bool = True,
 ) -> CaptionEvaluation:
     """Caption a split with the caption pipeline and score the sentences and their boxes.
 
     Captions give caption metrics, F1 and the analysis of errors. Where boxes come from the captioner's own attention,
     its attention at the phrases of the true captions gives attention accuracy, phrase accuracy and pointing too; the
-    boxes of a grounder are scored by :func:`evaluate_grounder`.
+    boxes of a grounder are scored by :func:`evaluate_grounder`. Without ``sign_options`` the signatures do not name
+    the options, so that runs with different options can be compared.
     """
     ids = [sample.image_id for sample in reference.samples if sample.image_id in photos]
     results = dict(zip(ids, caption_stream((photos[image] for image in ids), models, options), strict=True))
@@ -60,7 +66,7 @@ def evaluate_captions(
     captions = {image: replace(result.caption, image=image) for image, result in results.items()}
     predictions = Predictions(Path(models.captioner.name), "deixis", captions, phrases=answers)
     evaluation = evaluate(predictions, reference, Options(metrics=tuple(metrics), missing="skip"))
-    return CaptionEvaluation(results, predictions, sign(evaluation, place, options))
+    return CaptionEvaluation(results, predictions, sign(evaluation, place, options) if sign_options else evaluation)
 
 
 def sign(evaluation: Evaluation, place: str, options: CaptionOptions) -> Evaluation:
@@ -98,6 +104,36 @@ def evaluate_grounder(
     return predictions, result
 
 
+def evaluate_folder(
+    model: Path,
+    reference: Reference,
+    photos: Mapping[str, Photo],
+    grounder: Path | None = None,
+    place: Place | HeatPlace | None = None,
+    device: str = "auto",
+) -> Evaluation:
+    """Evaluate a captioner, alone or with a grounder, or a phrase grounder, for a comparison of models.
+
+    Captions are not checked, and signatures do not name options. ``place`` is the box rule of the model that grounds.
+    """
+    if not is_captioner(model):
+        return evaluate_grounder(load_grounder(model, device), reference, photos, place)[1]
+    models, options = load_models(model, grounder or "none", device), CaptionOptions(checks=())
+    if models.grounder is None:
+        options = replace(options, place=place)
+    elif place is not None:
+        models = replace(models, grounder=with_box_rule(models.grounder, place))
+    return evaluate_captions(models, reference, photos, options, sign_options=False).evaluation
+
+
+def with_box_rule(grounder: PhraseGrounder, rule: Place | HeatPlace) -> PhraseGrounder:
+    """Return a grounder with another box rule as its own."""
+    check_place(grounder, rule)
+    changed = copy(grounder)
+    changed.ground = lambda photo, queries, place=None: grounder.ground(photo, queries, place or rule)  # type: ignore[method-assign]
+    return changed
+
+
 def retrieve(grounder: ScanGrounder, reference: Reference, photos: Mapping[str, Photo]) -> list[Score]:
     """Return recall and ranks among all images and captions of a split, both ways."""
     samples = [sample for sample in reference.samples if sample.image_id in photos and sample.captions]
@@ -127,7 +163,7 @@ def grounded_phrases(
         found = grounder.ground(encoded, [caption_query(parsed, caption.phrases)], place)
         for phrase, one in zip(caption.phrases, found, strict=True):
             if one.heat is not None:
-                one = replace(one, heat=None, heat_point=peak(one.heat))
+                one = replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
             answers[Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)] = (one,)
     return answers
 

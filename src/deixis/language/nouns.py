@@ -1,4 +1,4 @@
-"""Which words are nouns, without a sentence around them."""
+"""Which words of a sentence, or of a vocabulary, are nouns."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ from deixis.language.parse import Parse
 from deixis.language.vocabulary import Vocabulary
 
 
+def mark_words(sentence: Parse, which: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
+    """Mark the tokens of a kind: "all", "nouns", or parts of speech such as "NOUN+ADJ".
+
+    Words outside the vocabulary are marked only by "all": their embedding says nothing about what they name.
+    """
+    if which == "all":
+        return (True,) * len(sentence)
+    wanted = sentence.nouns if which == "nouns" else [tag in which.split("+") for tag in sentence.pos]
+    return tuple(want and token in vocabulary for want, token in zip(wanted, sentence.tokens, strict=True))
+
+
 def noun_table(
     parses: Iterable[Parse],
     vocabulary: Vocabulary,
-    marked: Callable[[Parse], Sequence[bool]] = lambda grammar: grammar.nouns,
+    marked: Callable[[Parse], Sequence[bool]] = lambda parse: parse.nouns,
 ) -> list[bool]:
-    """For each word of the vocabulary, whether it is a noun (or ``marked``) in most of the places where it stands.
+    """For each word of the vocabulary, whether it is a noun (or ``marked``) in most of its occurrences.
 
-    Sentences that a captioner makes while it trains are too many for a tagger; the words they are made of are few, and
-    most of them are nouns nearly always or hardly ever.
+    Sentences sampled during training are too many for a tagger; this table takes its place.
     """
     seen: Counter[str] = Counter()
     nouns: Counter[str] = Counter()
-    for grammar in parses:
-        seen.update(grammar.tokens)
-        nouns.update(word for word, noun in zip(grammar.tokens, marked(grammar), strict=True) if noun)
+    for parse in parses:
+        seen.update(parse.tokens)
+        nouns.update(word for word, noun in zip(parse.tokens, marked(parse), strict=True) if noun)
     return [2 * nouns[word] > seen[word] for word in vocabulary.words]

@@ -1,98 +1,112 @@
-"""The text encoder and the layers of the fusion encoder: BERT, whose upper layers also look at the image."""
+"""BERT layers with optional cross-attention, and the names of their weights in published checkpoints."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deixis.methods.albef.config import AlbefConfig
-
 EPS = 1e-12  # of BERT's layer norms
 
 
-class Attention(nn.Module):
-    """Multi-head attention with its residual and norm.
+@dataclass(frozen=True)
+class BertConfig:
+    """Sizes of a BERT encoder."""
 
-    Its two halves are apart because a map is the derivative with respect to what lies between them: :meth:`weigh`
-    gives the attention, :meth:`take` goes on from it. Both are plain matrix products, whose second derivatives exist.
+    vocabulary: int  # word pieces
+    hidden: int
+    heads: int
+    feed_forward: int  # width between the two linear layers of a block
+    positions: int  # word pieces of the longest text
+    layers: int
+    dropout: float = 0.1
+
+
+class Attention(nn.Module):
+    """Multi-head attention with residual and layer norm.
+
+    Attention weights (:meth:`weights`) and output (:meth:`output`) are separate methods, because Grad-CAM needs the
+    derivative with respect to the weights. Both are plain matrix products, so second derivatives exist.
     """
 
-    def __init__(self, config: AlbefConfig, looks_at: int) -> None:
+    def __init__(self, config: BertConfig, key_width: int) -> None:
         super().__init__()
         width = config.hidden
         self.heads = config.heads
-        self.query, self.key, self.value = (nn.Linear(size, width) for size in (width, looks_at, looks_at))
+        self.query, self.key, self.value = (nn.Linear(size, width) for size in (width, key_width, key_width))
         self.out, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=EPS)
         self.drop = nn.Dropout(config.dropout)
 
-    def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values ``[I, heads, N, width / heads]`` of what is looked at ``[I, N, looks_at]``."""
-        return self._split(self.key(tokens)), self._split(self.value(tokens))
+    def keys_and_values(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values ``[I, heads, N, width / heads]`` of tokens ``[I, N, key_width]``."""
+        return self._split_heads(self.key(tokens)), self._split_heads(self.value(tokens))
 
-    def weigh(self, hidden: Tensor, keys: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Attention ``[I, heads, P * T, N]`` of ``hidden [I * P, T, width]``: P texts of each image look together."""
-        query = self._split(self.query(hidden).reshape(len(keys), -1, hidden.shape[-1]))
+    def weights(self, hidden: Tensor, keys: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Attention weights ``[I, heads, P * T, N]`` of ``hidden [I * P, T, width]``: P texts for each image."""
+        query = self._split_heads(self.query(hidden).reshape(len(keys), -1, hidden.shape[-1]))
         scores = query @ keys.transpose(-1, -2) / query.shape[-1] ** 0.5
         return (scores if bias is None else scores + bias).softmax(-1)
 
-    def take(self, hidden: Tensor, weights: Tensor, values: Tensor) -> Tensor:
-        """What the weights took from the values, added to ``hidden [I * P, T, width]``."""
-        taken = (self.drop(weights) @ values).transpose(1, 2).reshape(hidden.shape)
-        return self.norm(hidden + self.drop(self.out(taken)))
+    def output(self, hidden: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+        """``hidden [I * P, T, width]`` plus the weighted sum of the values, normalised."""
+        attended = (self.drop(weights) @ values).transpose(1, 2).reshape(hidden.shape)
+        return self.norm(hidden + self.drop(self.out(attended)))
 
-    def _split(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class Layer(nn.Module):
-    """Self-attention, attention to the image where the layer belongs to the fusion encoder, and two linear layers."""
+    """Self-attention, cross-attention where ``cross_width`` > 0, and a feed-forward block."""
 
-    def __init__(self, config: AlbefConfig, fuses: bool) -> None:
+    def __init__(self, config: BertConfig, cross_width: int = 0) -> None:
         super().__init__()
         self.attention = Attention(config, config.hidden)
-        if fuses:
-            self.look = Attention(config, config.image_hidden)
-        self.up, self.down = nn.Linear(config.hidden, config.feed), nn.Linear(config.feed, config.hidden)
+        if cross_width:
+            self.cross_attention = Attention(config, cross_width)
+        self.up = nn.Linear(config.hidden, config.feed_forward)
+        self.down = nn.Linear(config.feed_forward, config.hidden)
         self.norm, self.drop = nn.LayerNorm(config.hidden, eps=EPS), nn.Dropout(config.dropout)
 
-    def read(self, hidden: Tensor, bias: Tensor) -> Tensor:
+    def self_attention(self, hidden: Tensor, bias: Tensor) -> Tensor:
         """Self-attention of ``hidden [B, T, width]``; ``bias [B, 1, 1, T]`` is -inf at padding."""
-        keys, values = self.attention.project(hidden)
-        return self.attention.take(hidden, self.attention.weigh(hidden, keys, bias), values)
+        keys, values = self.attention.keys_and_values(hidden)
+        return self.attention.output(hidden, self.attention.weights(hidden, keys, bias), values)
 
-    def think(self, hidden: Tensor) -> Tensor:
-        """The two linear layers."""
+    def feed_forward(self, hidden: Tensor) -> Tensor:
+        """Two linear layers with GELU between them, residual and layer norm."""
         return self.norm(hidden + self.drop(self.down(F.gelu(self.up(hidden)))))
 
 
 class TextEncoder(nn.Module):
-    """BERT's embeddings and its lower layers."""
+    """BERT's embeddings and layers."""
 
-    def __init__(self, config: AlbefConfig) -> None:
+    def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.words = nn.Embedding(config.vocabulary, config.hidden)
         self.positions = nn.Embedding(config.positions, config.hidden)
-        self.kinds = nn.Embedding(2, config.hidden)  # BERT's first and second sentence; here all is the first
+        self.kinds = nn.Embedding(2, config.hidden)  # token types: first and second sentence; here always the first
         self.norm, self.drop = nn.LayerNorm(config.hidden, eps=EPS), nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(Layer(config, fuses=False) for _ in range(config.text_layers))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
     def forward(self, ids: Tensor, bias: Tensor) -> Tensor:
         """States ``[B, T, hidden]`` of word pieces ``[B, T]``."""
-        place = self.positions.weight[: ids.shape[1]] + self.kinds.weight[0]
-        hidden = self.drop(self.norm(self.words(ids) + place))
+        position = self.positions.weight[: ids.shape[1]] + self.kinds.weight[0]
+        hidden = self.drop(self.norm(self.words(ids) + position))
         for layer in cast(Iterable[Layer], self.layers):
-            hidden = layer.think(layer.read(hidden, bias))
+            hidden = layer.feed_forward(layer.self_attention(hidden, bias))
         return hidden
 
 
 class WordHead(nn.Module):
-    """Which word piece stands behind a state; the output layer is the embedding itself."""
+    """Masked-language-model head; its output layer is the word embedding itself."""
 
-    def __init__(self, config: AlbefConfig) -> None:
+    def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense, self.norm = nn.Linear(config.hidden, config.hidden), nn.LayerNorm(config.hidden, eps=EPS)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
@@ -100,3 +114,31 @@ class WordHead(nn.Module):
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
         """Logits ``[..., vocabulary]`` for the embedding ``words [vocabulary, hidden]``."""
         return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
+
+
+# Published checkpoints ----------------------------------------------------------------------------------------------
+
+_PUBLISHED_NAMES = [  # a name inside a published BERT -> the name inside TextEncoder
+    (r"embeddings\.word_embeddings\.(.+)", r"words.\1"),
+    (r"embeddings\.position_embeddings\.(.+)", r"positions.\1"),
+    (r"embeddings\.token_type_embeddings\.(.+)", r"kinds.\1"),
+    (r"embeddings\.LayerNorm\.(.+)", r"norm.\1"),
+    (r"encoder\.layer\.(\d+)\.attention\.self\.(query|key|value)\.(.+)", r"layers.\1.attention.\2.\3"),
+    (r"encoder\.layer\.(\d+)\.attention\.output\.dense\.(.+)", r"layers.\1.attention.out.\2"),
+    (r"encoder\.layer\.(\d+)\.attention\.output\.LayerNorm\.(.+)", r"layers.\1.attention.norm.\2"),
+    (r"encoder\.layer\.(\d+)\.crossattention\.self\.(query|key|value)\.(.+)", r"layers.\1.cross_attention.\2.\3"),
+    (r"encoder\.layer\.(\d+)\.crossattention\.output\.dense\.(.+)", r"layers.\1.cross_attention.out.\2"),
+    (r"encoder\.layer\.(\d+)\.crossattention\.output\.LayerNorm\.(.+)", r"layers.\1.cross_attention.norm.\2"),
+    (r"encoder\.layer\.(\d+)\.intermediate\.dense\.(.+)", r"layers.\1.up.\2"),
+    (r"encoder\.layer\.(\d+)\.output\.dense\.(.+)", r"layers.\1.down.\2"),
+    (r"encoder\.layer\.(\d+)\.output\.LayerNorm\.(.+)", r"layers.\1.norm.\2"),
+]
+
+
+def from_published_name(name: str) -> str | None:
+    """Return the :class:`TextEncoder` name of a weight of a published BERT; None for an unknown name."""
+    for pattern, ours in _PUBLISHED_NAMES:
+        match = re.fullmatch(pattern, name)
+        if match:
+            return match.expand(ours)
+    return None

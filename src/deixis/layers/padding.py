@@ -1,4 +1,4 @@
-"""Regions of several images as tensors."""
+"""Padded tensors of regions and word ids."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from deixis.types import Regions
 
 @dataclass(frozen=True)
 class PaddedRegions:
-    """The regions of I images, padded to the most that one of them has."""
+    """Regions of I images, padded to the largest number of regions."""
 
     features: Tensor  # [I, N, D] float32
     mask: Tensor  # [I, N] True where there is a region
     boxes: Tensor  # [I, N, 4] fractions of the image
-    grid: Tensor | None  # [I, M, G] cells of the feature grids, where all images have one of the same size
-    scores: Tensor | None = None  # [I, N] of the proposals, where all images have any
+    grid: Tensor | None  # [I, M, G] cells of the feature grids, where all images have a grid of one size
+    scores: Tensor | None = None  # [I, N] of the proposals, where all images have scores
 
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
@@ -46,7 +46,7 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
 
 
 def pad_ragged(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Tensor:
-    """Ragged ``[I][C][T]`` as one tensor of whole numbers, with ``value`` where there is nothing."""
+    """Pad ragged integers ``[I][C][T]`` with ``value`` to one tensor."""
     captions = max(len(row) for row in rows)
     longest = max((len(caption) for row in rows for caption in row), default=0)
     padded = np.full((len(rows), captions, longest), value, dtype=np.int64)

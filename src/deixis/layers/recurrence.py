@@ -1,7 +1,7 @@
-"""Products inside a recurrence whose weights' gradients wait for the end.
+"""Kernels for recurrences that accumulate the gradient of a weight once, not once per step.
 
-Back through time, torch makes the gradient of a weight once a step, from a few rows each, and adds the steps up. Here
-the rows of all steps are kept and one large product makes the gradient. First-order gradients only.
+In backpropagation through time torch computes the gradient of a weight at every step from a few rows and sums the
+steps. These kernels keep the rows of all steps and compute one large product. First-order gradients only.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-Uses = list[tuple[Tensor, Tensor]]  # rows that went in [R, in], gradients of what came out [R, out]
+Uses = list[tuple[Tensor, Tensor]]  # input rows [R, in], gradients of the output rows [R, out]
 
 
-class Recurring:
+class RecurrentWeight:
     """A weight ``[out, in]`` that every step of a recurrence multiplies with."""
 
     def __init__(self, weight: Tensor) -> None:
         self.uses: Uses = []
-        self.weight: Tensor = _Settle.apply(weight, self.uses)  # type: ignore[no-untyped-call]
+        self.weight: Tensor = _SumGradient.apply(weight, self.uses)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x [..., in]`` times the weight, ``[..., out]``."""
@@ -29,8 +29,8 @@ class Recurring:
         return product
 
 
-class _Settle(torch.autograd.Function):
-    """Between a weight and its uses: comes last on the way back, when all uses have been told."""
+class _SumGradient(torch.autograd.Function):
+    """Identity of a weight; its backward pass runs after those of all uses and sums their gradients."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, uses: Uses) -> Tensor:
@@ -85,9 +85,9 @@ class _AdditiveEnergy(torch.autograd.Function):
 
 
 def additive_energy(keys: Tensor, query: Tensor, energy: Tensor) -> Tensor:
-    """``[I, C, K, N]``: ``energy [K, A]`` times the tanh of ``keys [I, N, K, A]`` plus ``query [I, C, K, A]``.
+    """Additive attention energies ``[I, C, K, N]``: ``energy [K, A]`` . tanh(``keys [I, N, K, A]`` + ``query``).
 
-    One large tensor is kept for the way back, where torch alone would keep and make several.
+    ``query`` is ``[I, C, K, A]``. One large tensor is kept for the backward pass; torch alone would keep several.
     """
     result: Tensor = _AdditiveEnergy.apply(keys, query, energy)  # type: ignore[no-untyped-call]
     return result

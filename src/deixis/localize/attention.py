@@ -1,13 +1,24 @@
-"""Box of a word from attention over regions: the best region of each branch, or the region with the most votes."""
+"""Region or box from attention over regions (rules "attention" and "vote")."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.localize.heat import heat_map
-from deixis.localize.votes import chosen
+from deixis.localize.votes import vote_region
 from deixis.types import AttentionTrace, Grounding, Place, Regions
+
+
+def select_region(
+    regions: Regions, attention: npt.NDArray[np.floating], place: Place = "vote", detector: bool = False
+) -> int:
+    """Return the index of the region for ``attention [N]``: its maximum, or the region with the most votes.
+
+    ``detector``: the scores of the regions are those of a detector.
+    """
+    return int(attention.argmax()) if place == "attention" else vote_region(regions, attention, detector)
 
 
 def ground_word(
@@ -23,7 +34,7 @@ def ground_word(
     best = regions.boxes[np.unique(attention.argmax(-1))]
     parts = tuple(geometry.as_box(box) for box in best) if len(best) > 1 else ()
     if place == "vote":
-        box = regions.boxes[chosen(regions, attention.mean(0), place, detector)]
+        box = regions.boxes[select_region(regions, attention.mean(0), place, detector)]
     else:
         box = geometry.union(best)
     return Grounding(word, geometry.as_box(box), float(attention.max(-1).mean()), step, step + 1, parts, head=step)

@@ -1,8 +1,8 @@
-"""The whole from its parts: where attention rests on many regions, which of them is the thing itself?
+"""Votes between overlapping regions (rule "vote", ours).
 
-A network that was never shown a box attends to what tells a thing apart, which is mostly a part of it, so its best
-region is too small. But its next best regions are other parts, and larger boxes around them. When every region votes
-for the regions that it overlaps with, the one that most of them agree on is the whole.
+A network that is trained without boxes attends to the most discriminative part of an object, so the region with the
+most attention is too small. Its next best regions are other parts and larger boxes around them. Each region votes for
+the regions that it overlaps with; the region with the most votes is usually the whole object.
 """
 
 from __future__ import annotations
@@ -12,35 +12,32 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from deixis.localize.box_regression import overlap
-from deixis.types import Place, Regions
+from deixis.localize.box_regression import paired_iou
+from deixis.types import Regions
 
-TRUST, LEAST = 0.1, 0.001
-"""The power of a detector's score in the votes, and the least score that counts. (A tenth: the attention knows which
-thing is meant, the detector only which boxes are whole things.)"""
+SCORE_POWER = 0.1
+"""Power of a detector's score in the votes. Small: attention selects the object, the score prefers whole objects."""
+
+MIN_SCORE = 0.001
+"""Smallest detector score that counts; lower scores are raised to it."""
 
 
 @torch.no_grad()
 def votes(boxes: Tensor, attention: Tensor, scores: Tensor | None = None) -> Tensor:
-    """The votes for each region ``[..., P, N]``, from the attention of P words or phrases over N ``boxes [..., N, 4]``.
+    """Votes ``[..., P, N]`` for each region, from the attention of P words or phrases over ``boxes [..., N, 4]``.
 
-    A region gives the root of its attention times the root of its IoU to every region: roots, so that the best part
-    is not everything, and near misses count. ``scores [..., N]`` are those of a detector, where one made the boxes.
+    vote(j) = score_j ** SCORE_POWER * sum over i of sqrt(attention_i) * sqrt(IoU(i, j)). The square roots limit the
+    weight of the best region and count near misses. ``scores [..., N]`` are those of a detector, if one made the boxes.
     """
-    shared = overlap(boxes.unsqueeze(-2), boxes.unsqueeze(-3))  # [..., N, N]
-    cast = attention.sqrt() @ shared.sqrt()
-    return cast if scores is None else cast * (scores.clamp_min(LEAST) ** TRUST).unsqueeze(-2)
+    overlap = paired_iou(boxes.unsqueeze(-2), boxes.unsqueeze(-3))  # [..., N, N]
+    total = attention.sqrt() @ overlap.sqrt()
+    return total if scores is None else total * (scores.clamp_min(MIN_SCORE) ** SCORE_POWER).unsqueeze(-2)
 
 
-def chosen(regions: Regions, attention: npt.NDArray[np.floating], place: Place = "vote", detector: bool = False) -> int:
-    """The region that is the answer of one word or phrase, from its attention over them ``[N]``.
-
-    ``detector`` tells that their scores are those of a detector.
-    """
-    if place == "attention":
-        return int(attention.argmax())
+def vote_region(regions: Regions, attention: npt.NDArray[np.floating], detector: bool = False) -> int:
+    """Index of the region with the most votes for ``attention [N]``; ``detector``: scores are those of a detector."""
     boxes = np.asarray(regions.boxes, dtype=np.float64)
-    if regions.frames is not None:  # regions of different frames have nothing in common
+    if regions.frames is not None:  # shifted apart, so that regions of different frames do not overlap
         boxes = boxes + regions.frames[:, None] * np.array([2.0 * regions.size[0], 0, 2.0 * regions.size[0], 0])
     scores = torch.from_numpy(np.asarray(regions.scores, dtype=np.float64)) if detector else None
     weights = torch.from_numpy(np.asarray(attention, dtype=np.float64))

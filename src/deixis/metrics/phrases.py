@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -21,9 +20,10 @@ import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.errors import DeixisError
+from deixis.localize.points import bicubic_maximum
 from deixis.metrics.overlaps import largest, paired_iou, without_extra_pixel
 from deixis.metrics.score import Score, Values, mean_score, signature
-from deixis.types import Grounding, HeatMap, Point
+from deixis.types import Grounding, Point
 
 Bools = npt.NDArray[np.bool_]
 Edge = Literal["strict", "inclusive", "half-open"]
@@ -268,8 +268,9 @@ def pointing(
 def answer_points(references: Sequence[PhraseReference], answers: Answers) -> tuple[str, Values]:
     """Where the answers point, ``[n, 2]``, and how that was found.
 
-    "heat" when every answer has a heat map or its maximum: the bicubic maximum (:func:`peak`). Else "given" when every
-    answer has a point. Else "box centre" for all: one way for the whole file, so that the signature can name it.
+    "heat" when every answer has a heat map or its maximum: :func:`deixis.localize.points.bicubic_maximum`. Else "given"
+    when every answer has a point. Else "box centre" for all: one way for the whole file, so that the signature can
+    name it.
     """
     given = [answers[r.id][0] for r in references if answers.get(r.id)]
     if given and all(answer.heat is not None or answer.heat_point is not None for answer in given):
@@ -290,63 +291,11 @@ def _point(answer: Grounding, source: str) -> Point:
     if source == "heat" and answer.heat_point is not None:
         return answer.heat_point
     if source == "heat" and answer.heat is not None:
-        return peak(answer.heat)
+        return bicubic_maximum(answer.heat)
     if source == "given" and answer.point is not None:
         return answer.point
     x, y = geometry.centre(answer.box)
     return float(x), float(y)
-
-
-def peak(heat: HeatMap) -> Point:
-    """Column and row of the pixel where the map, at image size by bicubic interpolation, is greatest.
-
-    The first in reading order where several are. This is where AMC's evaluator points.
-    """
-    image = enlarge(heat)
-    row, column = np.unravel_index(int(image.argmax()), image.shape)
-    return float(column), float(row)
-
-
-def enlarge(heat: HeatMap) -> npt.NDArray[np.float32]:
-    """The map ``[height, width]`` at image size by bicubic interpolation (kernel a = -.75, edges repeated)."""
-    width, height = heat.size
-    rows, columns = heat.grid.shape
-    grid = heat.grid.astype(np.float32)
-    return np.asarray(_bicubic(rows, height) @ grid @ _bicubic(columns, width).T, dtype=np.float32)
-
-
-@lru_cache(maxsize=256)
-def _bicubic(source: int, target: int) -> npt.NDArray[np.float32]:
-    """Weights ``[target, source]`` that resample one axis, pixel centres aligned as half-way points."""
-    a = -0.75
-    place = (np.arange(target) + 0.5) * source / target - 0.5
-    base = np.floor(place)
-    weights = np.zeros((target, source))
-    for step in (-1, 0, 1, 2):
-        distance = np.abs(place - (base + step))
-        near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-        column = np.clip(base + step, 0, source - 1).astype(np.intp)
-        np.add.at(weights, (np.arange(target), column), np.where(distance <= 1, near, far))
-    return weights.astype(np.float32)
-
-
-def rank_boxes(heat: HeatMap, boxes: npt.ArrayLike, alpha: float = 0.5) -> npt.NDArray[np.intp]:
-    """Boxes ``[N, 4]`` ordered by the heat inside them over their area to the power ``alpha``, best first.
-
-    This is how AMC and ALBEF choose among a detector's boxes. Corners are cut to whole pixels.
-    """
-    candidates = geometry.as_boxes(boxes).astype(np.float64)
-    image = enlarge(heat).astype(np.float64)
-    total = np.zeros((image.shape[0] + 1, image.shape[1] + 1))
-    total[1:, 1:] = image.cumsum(0).cumsum(1)
-    corners = np.trunc(candidates).astype(np.intp)
-    x1, x2 = (np.clip(corners[:, i], 0, image.shape[1]) for i in (0, 2))
-    y1, y2 = (np.clip(corners[:, i], 0, image.shape[0]) for i in (1, 3))
-    inside = total[y2, x2] - total[y1, x2] - total[y2, x1] + total[y1, x1]
-    area = geometry.area(candidates)
-    score = np.divide(inside, area**alpha, out=np.full(len(inside), -np.inf), where=area > 0)
-    return np.argsort(-score, kind="stable")
 
 
 def _pixel(protocol: Protocol) -> str:

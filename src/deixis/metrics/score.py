@@ -10,6 +10,8 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import lzma
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,13 +93,37 @@ def mean_score(name: str, ids: Sequence[str], items: npt.ArrayLike, signature: s
 
 
 def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) -> None:
-    """Write scores with their per-item statistics, for ``deixis compare``.
+    """Write scores with their per-item statistics, for ``deixis compare``. A file that ends in ``.gz`` is packed."""
+    write_json(path, _document(scores, meta))
+
+
+def pack_scores(scores: Sequence[Score]) -> str:
+    """Compress scores with their per-item statistics into text (a score file, xz, base64)."""
+    return b64encode(lzma.compress(compact_json(_document(scores, {})).encode())).decode()
+
+
+def unpack_scores(text: str, path: Path) -> dict[str, Score]:
+    """Read what :func:`pack_scores` wrote; ``path`` is the file that has the text, for errors."""
+    try:
+        document = json.loads(lzma.decompress(b64decode(text)))
+    except (ValueError, lzma.LZMAError) as error:
+        raise BadFile(path, f"no packed scores ({error})") from None
+    return _scores(document, path)[0]
+
+
+def compact_json(document: Any) -> str:
+    """Write JSON in one line without spaces."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _document(scores: Sequence[Score], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a score file.
 
     The file is JSON: ``{"format", "meta", "ids": [[...], ...], "tables": [...], "scores": [...]}``. Scores over the
     same items share one list of ids, and scores made of the same statistics one table. A table has sparse rows, as a
     class-averaged metric has hundreds of columns and a few numbers in each row: row ``i`` holds
     ``values[starts[i]:starts[i+1]]`` in the columns ``places[...]``. ``meta`` is what the writer wants to remember
-    (files, options); it must be JSON. A file that ends in ``.gz`` is packed.
+    (files, options); it must be JSON.
     """
     id_lists: dict[tuple[str, ...], int] = {}
     numbers: dict[int, int] = {}
@@ -127,14 +153,12 @@ def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) ->
             }
         )
     lists = [list(ids) for ids in id_lists]
-    document = {"format": FORMAT, "meta": dict(meta), "ids": lists, "tables": tables, "scores": records}
-    write_json(path, document)
+    return {"format": FORMAT, "meta": dict(meta), "ids": lists, "tables": tables, "scores": records}
 
 
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file whole or not at all, packed where its name ends in ``.gz``."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    data = f"{text}\n".encode()
+    data = f"{compact_json(document)}\n".encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)  # the same content is the same file, whenever it is written
     write_atomic(path, data)
@@ -144,7 +168,10 @@ def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
     """The scores of a file by name, and its ``meta``. Every number is checked: the value must follow from the items."""
     if not path.is_file():
         raise DeixisError(f"{path} does not exist; 'deixis score PREDICTIONS --reference REF --out {path}' writes it.")
-    document = read_packed_json(path, MAX_JSON) if path.suffix == ".gz" else read_json(path)
+    return _scores(read_packed_json(path, MAX_JSON) if path.suffix == ".gz" else read_json(path), path)
+
+
+def _scores(document: Any, path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DeixisError(f"{path} is not a score file of this version; write it again with 'deixis score --out'.")
     for module in MODULES_WITH_RULES:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deixis.errors import DeixisError
+from deixis.model_folder import with_proposals
 from deixis.pipelines.models import KINDS, model_folder, model_names
 from deixis.types import Json
 
@@ -61,8 +62,7 @@ def describe_model(folder: Path, model: str) -> ListedModel | None:
         model=model,
         kind=str(kind),
         recipe=str(recipe.get("name", "unknown")),
-        supervision=str(recipe.get("supervision", "unknown"))
-        + (f"; proposals: {boxes}" if boxes.startswith("boxes") else ""),
+        supervision=with_proposals(str(recipe.get("supervision", "unknown")), boxes),
         bytes=weights.stat().st_size if weights.is_file() else 0,
         split=split,
         scores={name: _value(score) for name, score in dict(metrics.get(split, {})).items()},

@@ -19,8 +19,8 @@ from PIL import Image
 
 from deixis import boxes as geometry
 from deixis.language.names import COCO_NOUNS, with_article
-from deixis.localize.votes import chosen
-from deixis.methods.reir.phrases import detector_names
+from deixis.localize.class_names import detector_classes
+from deixis.localize.votes import vote_region
 from deixis.pipelines.photo import Photo
 from deixis.types import AttentionTrace, Candidate, Grounding, Regions
 from deixis.vision.backbone import imagenet_classes
@@ -98,7 +98,7 @@ def template(main: str, found: Detections, regions: Regions, extractor: RegionEx
     probs |= {_DISPLAY_NAMES.get(name, name): found[name] for name in others[:MORE_OBJECTS]}
     shares = {noun: weights / weights.sum() for noun, weights in probs.items()}
     boxes = {
-        noun: geometry.as_box(regions.boxes[chosen(regions, share, "vote", extractor.is_detector)])
+        noun: geometry.as_box(regions.boxes[vote_region(regions, share, extractor.is_detector)])
         for noun, share in shares.items()
     }
     close = bool(geometry.area(boxes[main]) >= CLOSE_UP_AREA * regions.size[0] * regions.size[1])
@@ -128,7 +128,7 @@ def detections(regions: Regions, extractor: RegionExtractor) -> Detections:
     labels = regions.labels
     if labels is None or not extractor.is_detector:
         return {}
-    own = detector_names(labels)
+    own = detector_classes(labels, imagenet_classes())
     found = {name: np.zeros(len(regions)) for name in own if name}
     for at, (ids, probs) in enumerate(zip(labels.ids, labels.probs, strict=True)):
         for number, prob in zip(ids, probs, strict=True):

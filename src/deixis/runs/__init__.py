@@ -1,0 +1,1 @@
+"""Runs: data, teachers and a recipe become a model folder."""

@@ -1,38 +1,48 @@
-"""Named recipes: a published row is a network, objectives and a schedule."""
+"""All published recipes by name, and the reader of kept ``recipe.json`` files."""
 
 from __future__ import annotations
 
 import difflib
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
-from deixis.errors import DeixisError
-from deixis.methods.albef.recipes import FUSIONS, AlbefRecipe
-from deixis.methods.reir.recipes import GROUNDERS, ReirRecipe
-from deixis.methods.scan.recipes import MATCHERS, ScanRecipe
-from deixis.methods.updown.recipes import CAPTIONERS, UpDownRecipe
-from deixis.training.recipe import Phase, Recipe, Schedule
+from deixis.errors import DeixisError, UsageError
+from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
+from deixis.methods.reir.recipes import REIR_RECIPES, ReirRecipe
+from deixis.methods.scan.recipes import SCAN_RECIPES, ScanRecipe
+from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe
+from deixis.training.recipe import Recipe, from_json
+from deixis.training.renamed import combined_command, current_fields
+from deixis.types import Json
 
-__all__ = [
-    "CAPTIONERS",
-    "FUSIONS",
-    "GROUNDERS",
-    "MATCHERS",
-    "RECIPES",
-    "AlbefRecipe",
-    "Phase",
-    "Recipe",
-    "ReirRecipe",
-    "ScanRecipe",
-    "Schedule",
-    "UpDownRecipe",
-    "find",
-]
+RECIPES: dict[str, Recipe] = {**UPDOWN_RECIPES, **SCAN_RECIPES, **REIR_RECIPES, **ALBEF_RECIPES}
 
-RECIPES: dict[str, Recipe] = {**CAPTIONERS, **MATCHERS, **GROUNDERS, **FUSIONS}
+_TYPES: tuple[type[Recipe], ...] = (UpDownRecipe, ScanRecipe, ReirRecipe, AlbefRecipe)
 
 
-def find(name: str) -> Recipe:
-    """The recipe of that name, or a sentence with the near ones."""
-    if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=3) or sorted(RECIPES)
-        raise DeixisError(f"there is no recipe '{name}'; did you mean {', '.join(near)}?")
-    return RECIPES[name]
+def find_recipe(name: str) -> Recipe:
+    """The published recipe of that name; the error for another name lists similar ones."""
+    if name in RECIPES:
+        return RECIPES[name]
+    if (command := combined_command(name)) is not None and command.split()[0] in RECIPES:
+        raise UsageError(f"'{name}' is now written with options: deixis train {command}")
+    near = difflib.get_close_matches(name, RECIPES, n=3) or sorted(RECIPES)
+    raise UsageError(f"there is no recipe '{name}'. Did you mean {', '.join(near)}?")
+
+
+def read_recipe(kept: Json) -> Recipe:
+    """The recipe in a ``recipe.json``, of this version or of 0.1. Fields that were added later get their defaults."""
+    values = current_fields(kept)
+    found = max(_TYPES, key=lambda each: len(set(values) & {field.name for field in fields(each)}))
+    try:
+        return from_json(found, values)
+    except TypeError as error:
+        raise DeixisError(f"a recipe of {found.__name__} is not complete ({error}).") from None
+
+
+def with_data(recipe: Recipe, data: Path) -> Recipe:
+    """Replace ``{data}`` in the texts of a recipe by the folder of the data set."""
+    values = vars(recipe).items()
+    texts: dict[str, Any] = {name: text.replace("{data}", str(data)) for name, text in values if isinstance(text, str)}
+    return replace(recipe, **texts)

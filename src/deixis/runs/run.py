@@ -1,125 +1,107 @@
-"""A run: data, features and a recipe become the folder of a trained model."""
+"""Run a recipe: train one model on a data set and write its folder."""
 
 from __future__ import annotations
 
-import json
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
-from deixis.runs.recipes import AlbefRecipe, Recipe, ReirRecipe, ScanRecipe, UpDownRecipe
-from deixis.training.loop import Scores, Talk
-from deixis.types import Json, Regions
-from deixis.vision.store import FeatureStore
+from deixis.methods.albef.recipes import AlbefRecipe
+from deixis.methods.albef.train import train_albef
+from deixis.methods.reir.recipes import ReirRecipe
+from deixis.methods.reir.train import train_reir
+from deixis.methods.scan.recipes import ScanRecipe
+from deixis.methods.scan.train import train_scan
+from deixis.methods.updown.recipes import UpDownRecipe
+from deixis.methods.updown.train import build_vocabulary, load_initial, train_updown
+from deixis.runs.teachers import load_teachers
+from deixis.training.callbacks import Callbacks
+from deixis.training.data import TrainingData
+from deixis.training.recipe import Recipe
+from deixis.training.supervision import SourceModel
+from deixis.types import Json
 
 
 @dataclass(frozen=True)
-class Material:
-    """What a model is trained on."""
+class InitFrom:
+    """Trained models that a run starts from or learns with."""
 
-    training: Sequence[Sample]
-    validation: Sequence[Sample]
-    regions: Mapping[str, Regions]
-    extractor: Json  # {"name", "description"} of the extractor that made the regions
-    source: str  # the data set, for the model card
-
-    @classmethod
-    def from_folder(cls, root: Path, store: FeatureStore, train: str = "train", val: str = "val") -> Material:
-        """Two splits of a data set and the store that has their features."""
-        loader = recognise(root)
-        extractor = {"name": store.extractor, "description": store.contents.description}
-        return cls(loader.load(root, train), loader.load(root, val), store, extractor, loader.NAME)
-
-    def checked(self) -> Material:
-        """Only samples that have captions and regions; a sentence where none are left."""
-        kept = replace(
-            self,
-            training=[s for s in self.training if s.captions and s.image_id in self.regions],
-            validation=[s for s in self.validation if s.captions and s.image_id in self.regions],
-        )
-        for name, samples in (("training", kept.training), ("validation", kept.validation)):
-            if not samples:
-                raise DeixisError(
-                    f"no {name} image of {self.source} has both a caption and features; "
-                    "make the features of the whole data set first (deixis features)."
-                )
-        return kept
-
-
-@dataclass(frozen=True)
-class Given:
-    """Models that were trained before and that a captioner begins from or learns with; a fusion model may begin too."""
-
-    start: Path | None = None  # the folder of a captioner; for a fusion model that of another, or a published .pth
-    teacher: Path | None = None  # a matcher that shows where to look
-    judge: Path | None = None  # a matcher whose score is a reward
-
-    def __str__(self) -> str:
-        """For the model card."""
-        return "".join(f"; {role}: {folder}" for role, folder in vars(self).items() if folder is not None)
+    model: Path | None = None  # initial weights: a captioner's folder; for ALBEF and AMC a folder or a published .pth
+    teacher: Path | None = None  # folder of the matcher whose attention is distilled
+    reward_model: Path | None = None  # folder of the matcher whose score is a reward
 
 
 def run_recipe(
-    recipe: Recipe, material: Material, out: Path, talk: Talk | None = None, given: Given | None = None
+    recipe: Recipe,
+    data: TrainingData,
+    out: Path,
+    callbacks: Callbacks | None = None,
+    init: InitFrom | None = None,
 ) -> Path:
-    """Train one model; ``out`` becomes its folder, for ``from_pretrained``, with the best checkpoint.
+    """Train one model; ``out`` becomes its folder for ``from_pretrained``, with the weights of the best epoch.
 
-    Beside the model: ``recipe.json``, ``metrics.json`` of the best validation, ``log.jsonl`` and the checkpoint to go
-    on from. Running the same again goes on, or does nothing where all is done.
+    Beside the model: ``recipe.json``, ``metrics.json`` of the best epoch, ``log.jsonl``, the model card and the last
+    checkpoint. The same call resumes an interrupted run, and does nothing where the run is finished.
     """
-    material, talk = material.checked(), talk or Talk()
-    given = given or Given()
-    begins = isinstance(recipe, AlbefRecipe) and not str(replace(given, start=None))
-    if str(given) and not (begins or isinstance(recipe, UpDownRecipe)):
-        raise DeixisError(f"the recipe {recipe.name} is of no captioner; leave --start, --teacher and --judge out.")
-    if isinstance(recipe, UpDownRecipe):
-        from deixis.methods.updown.train import train_updown
-
-        train_updown(recipe, material, out, talk, given)
-    elif isinstance(recipe, ReirRecipe):
-        from deixis.methods.reir.train import train_reir
-
-        train_reir(recipe, material, out, talk)
-    elif isinstance(recipe, ScanRecipe):
-        from deixis.methods.scan.train import train_scan
-
-        train_scan(recipe, material, out, talk)
-    elif isinstance(recipe, AlbefRecipe):
-        from deixis.methods.albef.train import train_albef
-
-        train_albef(recipe, material, out, talk, given.start)
-    else:
-        raise TypeError(f"nobody knows how to train a {type(recipe).__name__}")
+    data, callbacks, init = data.usable(), callbacks or Callbacks(), init or InitFrom()
+    _check_init(recipe, init)
+    match recipe:
+        case UpDownRecipe():
+            _run_updown(recipe, data, out, callbacks, init)
+        case ScanRecipe():
+            train_scan(recipe, data, out, callbacks)
+        case ReirRecipe():
+            train_reir(recipe, data, out, callbacks)
+        case AlbefRecipe():
+            train_albef(recipe, data, out, callbacks, init.model)
+        case _:
+            raise TypeError(f"no method has recipes of the type {type(recipe).__name__}")
     return out
 
 
-def card_files(recipe: Recipe, material: Material, epoch: int, scores: Scores, how: str) -> dict[str, str]:
-    """What stands beside the weights: recipe, scores of the best validation (and how they came about), model card."""
-    metrics = {"epoch": epoch, "validation": scores}
+def _check_init(recipe: Recipe, init: InitFrom) -> None:
+    """Refuse models that the recipe's method cannot use."""
+    matchers = init.teacher or init.reward_model
+    if matchers and not isinstance(recipe, UpDownRecipe):
+        raise DeixisError(f"recipe {recipe.name} does not train a captioner. Remove --teacher and --reward-model.")
+    if init.model and not isinstance(recipe, UpDownRecipe | AlbefRecipe):
+        raise DeixisError(f"recipe {recipe.name} always starts from random weights. Remove --init-from.")
+
+
+def _run_updown(recipe: UpDownRecipe, data: TrainingData, out: Path, callbacks: Callbacks, init: InitFrom) -> None:
+    """Train a captioner; with initial weights only the last phase of the recipe is run."""
+    sources: list[SourceModel] = []
+    initial = None
+    if init.model is None:
+        vocabulary = build_vocabulary(recipe, data)
+    else:
+        recipe = replace(recipe, phases=recipe.phases[-1:])
+        initial = load_initial(recipe, data, init.model)
+        vocabulary = initial.vocabulary
+        sources.append(SourceModel.read("initial model", init.model))
+    found = load_teachers(recipe, data, vocabulary, out, callbacks, init.teacher, init.reward_model)
+    train_updown(
+        recipe,
+        data,
+        vocabulary,
+        out,
+        callbacks,
+        initial=initial,
+        teacher=found.attention,
+        rewards=found.rewards,
+        sources=(*sources, *found.sources),
+    )
+
+
+def seed_summary(scores: Sequence[Mapping[str, float]]) -> Json:
+    """Mean and standard deviation of each validation score over the runs of several seeds."""
     return {
-        "recipe.json": json.dumps(recipe.to_json(), indent=1) + "\n",
-        "metrics.json": json.dumps(metrics, indent=1) + "\n",
-        "README.md": _model_card(recipe, material, scores, how),
+        name: {
+            "mean": statistics.mean(each[name] for each in scores),
+            "std": statistics.stdev(each[name] for each in scores),
+            "seeds": len(scores),
+        }
+        for name in scores[0]
     }
-
-
-def _model_card(recipe: Recipe, material: Material, scores: Scores, how: str) -> str:
-    """What people should know before they use the model."""
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-    description = material.extractor["description"]
-    eyes = {part: description[part].get("supervision", "unknown") for part in ("backbone", "proposals")}
-    return f"""# {recipe.name}
-
-{recipe.purpose}
-
-- Method: {recipe.paper}
-- Data: {material.source}, {len(material.training)} training and {len(material.validation)} validation images
-- Supervision: {recipe.supervision}
-- Regions: `{material.extractor["name"]}` (backbone: {eyes["backbone"]}; proposals: {eyes["proposals"]})
-- Validation: {figures} (one seed: {recipe.seed}; {how})
-
-Weights learnt from photographs carry the terms of those photographs: where the data set is for research and education
-only, so is this model.
-"""

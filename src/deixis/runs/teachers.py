@@ -1,8 +1,8 @@
-"""The frozen matchers behind a captioner: one that shows it where to look, one that judges what it says."""
+"""Load or train the matchers used for attention distillation and for the matching reward."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,48 +10,54 @@ import torch
 from torch import Tensor
 
 from deixis.errors import DeixisError
-from deixis.language.nouns import noun_table
+from deixis.language.nouns import mark_words, noun_table
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.scan.model import ScanGrounder, counting
-from deixis.methods.scan.recipes import ScanRecipe
-from deixis.methods.updown.batches import Example
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.recipes import SCAN_RECIPES
+from deixis.methods.scan.train import train_scan
+from deixis.methods.updown.batches import make_examples
 from deixis.methods.updown.losses.self_critical import Reward, cider_reward, consistency_reward, match_reward
-from deixis.methods.updown.recipes import UpDownRecipe
-from deixis.runs.recipes import find
-from deixis.runs.run import Given, Material, run_recipe
-from deixis.training.loop import Talk
+from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
+from deixis.training.callbacks import Callbacks
+from deixis.training.data import TrainingData
+from deixis.training.supervision import SourceModel
+from deixis.training.types import TeacherAttention
 
 
 @dataclass(frozen=True)
-class Guides:
-    """What a captioner's objectives ask. Plain functions: no part of the network, so in no checkpoint and no model."""
+class Teachers:
+    """Functions that the losses of a captioner call; they are no part of its network, checkpoints or model."""
 
-    attend: Callable[[PaddedRegions, Tensor], Tensor] | None = None  # words [I, C, T] -> [I, C, T - 1, N] behind bos
-    rewards: Mapping[str, tuple[float, Reward]] = field(default_factory=dict)  # weight and function
+    attention: TeacherAttention | None = None
+    rewards: Mapping[str, tuple[float, Reward]] = field(default_factory=dict)  # weight and function by name
+    sources: tuple[SourceModel, ...] = ()  # the models behind the functions
 
 
-class Guide:
-    """A frozen matcher that is asked in the captioner's word ids."""
+class TranslatedMatcher:
+    """A frozen matcher that takes word ids of the captioner's vocabulary.
 
-    def __init__(self, aligner: ScanGrounder, vocabulary: Vocabulary, parses: Sequence[Parse]) -> None:
-        self.matcher = aligner.network.requires_grad_(False)
-        self.ids = torch.tensor([aligner.vocabulary.id(word) for word in vocabulary.words])
+    ``parses`` of the training captions decide which words count as nouns: those that mostly are nouns there.
+    """
+
+    def __init__(self, grounder: ScanGrounder, vocabulary: Vocabulary, parses: Sequence[Parse]) -> None:
+        self.matcher = grounder.network.requires_grad_(False)
+        self.ids = torch.tensor([grounder.vocabulary.id(word) for word in vocabulary.words])
         self.counts: Tensor | None = None  # [V]; None: all words
-        count = aligner.network.config.count
+        count = grounder.network.config.count
         if count != "all":
-            marked = noun_table(parses, vocabulary, lambda grammar: counting(grammar, count, aligner.vocabulary))
-            self.counts = torch.tensor(marked)
+            counted = noun_table(parses, vocabulary, lambda each: mark_words(each, count, grounder.vocabulary))
+            self.counts = torch.tensor(counted)
 
     @torch.no_grad()
-    def attend(self, regions: PaddedRegions, words: Tensor) -> Tensor:
+    def attention(self, regions: PaddedRegions, words: Tensor) -> Tensor:
         """Attention ``[I, C, T - 1, N]`` at the words behind bos of captions ``[I, C, T]``."""
         return self.matcher.to(words.device).attention(regions, *self._translated(words))[:, :, 1:]
 
     @torch.no_grad()
     def match(self, regions: PaddedRegions, words: Tensor) -> Tensor:
-        """Scores ``[I, C]`` of captions ``[I, C, T]``."""
+        """Match scores ``[I, C]`` of captions ``[I, C, T]``."""
         return self.matcher.to(words.device).match(regions, *self._translated(words))
 
     def _translated(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -59,67 +65,87 @@ class Guide:
         return self.ids.to(words.device)[words], counts
 
 
-def find_guides(
+def load_teachers(
     recipe: UpDownRecipe,
-    material: Material,
+    data: TrainingData,
     vocabulary: Vocabulary,
-    examples: Sequence[Example],
     out: Path,
-    talk: Talk,
-    given: Given,
-) -> Guides:
-    """The functions that the phases of the recipe need; matchers that are not given are trained first, beside ``out``.
+    callbacks: Callbacks,
+    teacher: Path | None = None,
+    reward_model: Path | None = None,
+) -> Teachers:
+    """The functions that the phases of a recipe need.
 
-    What a sampled sentence's nouns are is decided by what its words mostly are in the training captions.
+    ``teacher`` and ``reward_model`` are folders of trained matchers. A matcher without a folder is trained first, in
+    ``out/teacher`` or ``out/reward-model``. A reward model with the recipe of the teacher is the teacher.
     """
-    distil, critic = recipe.distil, recipe.critic
-    learns = any(phase.objective != "self-critical" for phase in recipe.phases)
-    criticised = any(phase.objective == "self-critical" for phase in recipe.phases)
-    teacher = distil.teacher if learns else ""
-    judge = critic.judge if criticised else ""
-    for option, folder, wanted in (("teacher", given.teacher, teacher), ("judge", given.judge, judge)):
-        if folder is not None and not wanted:
-            raise DeixisError(
-                f"the recipe {recipe.name} has no {option} in the phases that are run; leave --{option} out."
-            )
-    parses = parse([c.text for s in material.training for c in s.captions]) if teacher or judge else []
-
-    def hire(name: str, folder: Path | None, role: str) -> Guide:
-        return Guide(_hire(name, folder, out / role, recipe.seed, material, talk), vocabulary, parses)
-
-    shows = hire(teacher, given.teacher, "teacher") if teacher else None
+    for option, folder, name in (
+        ("--teacher", teacher, recipe.teacher),
+        ("--reward-model", reward_model, recipe.reward_model),
+    ):
+        if folder is not None and not name:
+            raise DeixisError(f"recipe {recipe.name}: no phase that is trained uses {option}. Remove it.")
+    parses: Sequence[Parse] = []
+    if recipe.teacher or recipe.reward_model:
+        parses = parse([caption.text for sample in data.training for caption in sample.captions])
+    attention, sources = None, []
+    if recipe.teacher:
+        teacher = load_or_train(recipe.teacher, teacher, out / "teacher", recipe.seed, data, callbacks)
+        attention = TranslatedMatcher(ScanGrounder.from_pretrained(teacher), vocabulary, parses).attention
+        sources.append(SourceModel.read("teacher", teacher))
     rewards: dict[str, tuple[float, Reward]] = {}
-    if criticised and critic.cider:
+    if recipe.has_loss(SELF_CRITICAL) and recipe.self_critical.cider:
+        examples = make_examples(data.training, vocabulary, recipe.max_words)
         references = {example.image_id: [caption[1:] for caption in example.captions] for example in examples}
-        rewards["cider"] = (critic.cider, cider_reward(references, Vocabulary.eos))
-    if judge:
-        judges = shows if shows and judge == teacher and not given.judge else hire(judge, given.judge, "judge")
-        if critic.match:
-            rewards["match"] = (critic.match, match_reward(judges.match))
-        if critic.consistency:
-            nouns = torch.tensor(noun_table(parses, vocabulary))
-            rewards["consistency"] = (critic.consistency, consistency_reward(judges.attend, nouns))
-    return Guides(shows.attend if shows else None, rewards)
+        rewards["cider"] = (recipe.self_critical.cider, cider_reward(references, Vocabulary.eos))
+    if recipe.reward_model:
+        if reward_model is None and recipe.reward_model == recipe.teacher:
+            reward_model = teacher
+        place = out / "reward-model"
+        reward_model = load_or_train(recipe.reward_model, reward_model, place, recipe.seed, data, callbacks)
+        grounder = ScanGrounder.from_pretrained(reward_model)
+        rewards |= _matcher_rewards(recipe, TranslatedMatcher(grounder, vocabulary, parses), vocabulary, parses)
+        sources.append(SourceModel.read("reward model", reward_model))
+    return Teachers(attention, rewards, tuple(sources))
 
 
-def _hire(name: str, folder: Path | None, place: Path, seed: int, material: Material, talk: Talk) -> ScanGrounder:
-    """The matcher in a folder, or one trained by its own recipe, on the same data and features, in ``place``."""
-    recipe = find(name)
-    if not isinstance(recipe, ScanRecipe):
-        raise DeixisError(f"{name} is no recipe of a matcher, so it cannot be a {place.name}.")
+def _matcher_rewards(
+    recipe: UpDownRecipe, matcher: TranslatedMatcher, vocabulary: Vocabulary, parses: Sequence[Parse]
+) -> dict[str, tuple[float, Reward]]:
+    config = recipe.self_critical
+    rewards: dict[str, tuple[float, Reward]] = {}
+    if config.match:
+        rewards["match"] = (config.match, match_reward(matcher.match))
+    if config.consistency:
+        nouns = torch.tensor(noun_table(parses, vocabulary))
+        rewards["consistency"] = (config.consistency, consistency_reward(matcher.attention, nouns))
+    return rewards
+
+
+def load_or_train(
+    name: str, folder: Path | None, place: Path, seed: int, data: TrainingData, callbacks: Callbacks
+) -> Path:
+    """The folder of a matcher that fits recipe ``name`` and the data; without a ``folder`` one is trained in ``place``.
+
+    A matcher that was trained in ``place`` before is not trained again.
+    """
+    recipe = SCAN_RECIPES.get(name)
+    if recipe is None:
+        raise DeixisError(f"{place.name}: '{name}' is not a recipe of a matcher. Use {', '.join(SCAN_RECIPES)}.")
     if folder is None:
-        talk.say(f"first the {place.name} is trained, by the recipe {name}")
-        folder = run_recipe(replace(recipe, seed=seed), material, place, Talk(step=talk.step))
-    aligner = ScanGrounder.from_pretrained(folder)
-    if aligner.extractor.name != material.extractor["name"]:
+        callbacks.message(f"training the {place.name} by the recipe {name}")
+        train_scan(replace(recipe, seed=seed), data, place, Callbacks(step=callbacks.step))
+        folder = place
+    grounder = ScanGrounder.from_pretrained(folder)
+    if grounder.extractor.name != data.extractor["name"]:
         raise DeixisError(
-            f"{folder} was trained on regions of {aligner.extractor.name}, and these features are of "
-            f"{material.extractor['name']}; give a matcher of these features, or none, and one is trained first."
+            f"{folder} expects features from extractor {grounder.extractor.name}, but the data has features from "
+            f"{data.extractor['name']}. Choose a matcher trained on these features, or name a recipe to train one."
         )
-    counted = aligner.network.config.count
-    if counted != recipe.model.count:
+    count = grounder.network.config.count
+    if count != recipe.model.count:
         raise DeixisError(
-            f"the {place.name} of this recipe is {name}, in whose score {recipe.model.count} words count, and in "
-            f"that of {folder} {counted}; give another --{place.name}, or choose the recipe that it fits."
+            f"{folder}: {count} words count in its score, but {recipe.model.count} words in that of the recipe {name}. "
+            f"Choose another --{place.name}, or the recipe that fits it."
         )
-    return aligner
+    return folder

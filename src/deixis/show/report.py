@@ -28,7 +28,7 @@ def report_page(run: Run, gallery: RunGallery | None = None, items: Sequence[pag
     about += [f"seed {run.recipe['seed']}"] if "seed" in run.recipe else []
     sections: dict[str, str] = {}
     if run.log:
-        sections["Learning"] = learning_curves(run.log, run.metrics.get("epoch"))
+        sections["Learning"] = learning_curves(run.log, run.best_epoch)
     for number, each in enumerate(run.evaluated):
         tables = _folded("every score with its protocol", score_page.score_tables(each.scores))
         rest = score_page.score_charts(each.scores, each.classes) + tables
@@ -82,7 +82,7 @@ def _folded(summary: str, inside: str) -> str:
 
 def _epoch(record: Mapping[str, Any]) -> int:
     """The epoch, counted from 1."""
-    return int(record["epoch"]) + 1
+    return int(record["epoch"])
 
 
 def _kept(record: Mapping[str, Any], kept: int | None) -> bool:

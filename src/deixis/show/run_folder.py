@@ -14,6 +14,8 @@ from deixis.data.reading import BadFile, read_json, read_json_lines
 from deixis.errors import DeixisError
 from deixis.metrics.evaluate import ClassCount
 from deixis.metrics.score import Score, load_scores
+from deixis.training.log import best_epoch, current_line
+from deixis.training.renamed import current_fields
 from deixis.types import GroundedCaption, Grounding, Json
 
 FindSample = Callable[[str], Sample | None]
@@ -36,8 +38,8 @@ class Run:
 
     name: str
     recipe: Json = field(default_factory=dict)
-    log: Sequence[Json] = ()  # one record per epoch, with "losses" and "scores"
-    metrics: Json = field(default_factory=dict)  # of the best epoch
+    log: Sequence[Json] = ()  # one record per epoch, with "epoch" (from 1), "losses" and "scores"
+    best_epoch: int | None = None  # from 1
     evaluated: Sequence[Evaluated] = ()
 
 
@@ -55,7 +57,9 @@ def read_run(folder: Path) -> Run:
     if not log and not evaluated:
         raise DeixisError(f"{folder} has no log and no evaluation. 'deixis train' and 'deixis eval' write them.")
     name = str(recipe.get("name") or folder.resolve().name)
-    return Run(name, recipe, log, _json_object(folder / "metrics.json"), evaluated)
+    shown = current_fields(recipe) | {key: recipe[key] for key in ("supervision",) if key in recipe}
+    best = best_epoch(_json_object(folder / "metrics.json"))
+    return Run(name, shown, [current_line(line) for line in log], best, evaluated)
 
 
 def read_evaluation(folder: Path) -> Evaluated:

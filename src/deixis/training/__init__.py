@@ -1,1 +1,1 @@
-"""Training: one loop that a reader can hold in the head."""
+"""Training: one loop, checkpoints, recipes and model cards. It imports no method and no run."""

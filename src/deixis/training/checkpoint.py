@@ -1,7 +1,7 @@
-"""Saving a run so that nothing is lost: what is needed to go on, whole or not at all.
+"""Checkpoints: network, optimiser and progress of a run, from which an interrupted run resumes.
 
-A checkpoint is a folder ``resume-<step>`` in the run's folder. It is written under another name, flushed and renamed,
-and the one before it goes only then. No pickle: tensors are safetensors, the rest is JSON.
+A checkpoint is a folder ``resume-<step>`` in the run's folder. It is written under another name, flushed and renamed;
+then the one before it is deleted. No pickle: tensors are safetensors, the rest is JSON.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ _NAME = re.compile(r"resume-(\d+)")
 
 @dataclass
 class Progress:
-    """Where a run stands. Random numbers come from the seed and the step, so that no generator has to be saved."""
+    """State of a run. Random numbers follow from the seed and the step, so that no generator is saved."""
 
     step: int = 0  # batches done, over all epochs
     epoch: int = 0  # epochs done
-    batch: int = 0  # batches done in the epoch under way
-    rate: float = 0.0
-    best: float = -1.0  # the best validation score so far
-    best_epoch: int = -1
+    batch: int = 0  # batches done in the current epoch
+    lr: float = 0.0
+    best: float = -1.0  # best score of the phase so far; -1: none yet
+    best_loss: float = 0.0  # mean training loss of the epoch with the best score
     waited: int = 0  # validations since the score rose
-    stopped_phase: int = -1  # the epoch with which the phase that was stopped early would have ended
-    losses: dict[str, float] = field(default_factory=dict)  # sums over the epoch under way
+    stopped_phase: int = -1  # last epoch, by the recipe, of a phase that was ended early
+    losses: dict[str, float] = field(default_factory=dict)  # sums over the current epoch
+    loss: float = 0.0  # sum over the current epoch of the loss that is minimised
 
 
 def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim.Adam) -> None:
@@ -52,24 +53,33 @@ def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim
 
 
 def load(run: Path, model: nn.Module, optimiser: torch.optim.Adam) -> Progress | None:
-    """Take up the newest checkpoint of a run, in place; None where there is none."""
+    """Load the newest checkpoint of a run into model and optimiser; None where there is none."""
     found = _checkpoints(run)
     if not found:
         return None
     try:
-        progress = Progress(**json.loads((found[-1] / "progress.json").read_text(encoding="utf-8")))
+        progress = read_progress(found[-1] / "progress.json")
         model.load_state_dict(load_file(found[-1] / "weights.safetensors"))
         _restore_optimiser(model, optimiser, load_file(found[-1] / "optimiser.safetensors"))
     except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise DeixisError(
-            f"{found[-1]} does not fit this recipe ({str(error).splitlines()[0]}); "
-            "continue with the recipe that began the run, or choose another --out."
+            f"{found[-1]} does not fit this recipe ({str(error).splitlines()[0]}). "
+            "Use the recipe that the run was started with, or choose another --out."
         ) from None
     return progress
 
 
+def read_progress(path: Path) -> Progress:
+    """The state of a run from ``progress.json``; version 0.1 called the learning rate "rate"."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values.pop("best_epoch", None)
+    if "rate" in values:
+        values["lr"] = values.pop("rate")
+    return Progress(**values)
+
+
 def _checkpoints(run: Path) -> list[Path]:
-    """Whole checkpoints, oldest first."""
+    """Complete checkpoints, oldest first."""
     found = [(int(match[1]), path) for path in run.glob("resume-*") if (match := _NAME.fullmatch(path.name))]
     return [path for _, path in sorted(found)]
 

@@ -1,50 +1,55 @@
-"""What a recipe is: network, objectives and schedule of a published row, typed, and open to change by options."""
+"""A recipe: network, losses and schedule of a published row as frozen dataclasses."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
-PAIRS = "photographs with captions, no boxes"
+from deixis.errors import DeixisError
+
+T = TypeVar("T")
+
 BOXES = "boxes of the training set"
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of epochs with one objective."""
+    """A number of epochs with one loss."""
 
     epochs: int
-    objective: str = ""  # one of those that the network knows; empty: its first
-    branches: int = 0  # how many of a captioner's branches take part; 0: all
-    rate: float = 0.0  # learning rate at its start; 0: as the schedule has it
+    loss: str = ""  # a loss of the method; empty: its first
+    branches: int = 0  # attention branches of a captioner that are trained; 0: all
+    lr: float = 0.0  # learning rate at the start of the phase; 0: as the schedule has it
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Adam's learning rate and what happens to it."""
+    """Learning rate of Adam, gradient clipping and early stopping."""
 
-    rate: float = 5e-4
-    decay: float = 0.8  # the rate is multiplied by this ...
-    every: int = 3  # ... every so many epochs; 0: when the chosen validation score has not risen for `patience` epochs
+    lr: float = 5e-4
+    decay: float = 0.8  # the learning rate is multiplied by this ...
+    decay_every: int = 3  # ... every so many epochs; 0: when the monitored score has not risen for `patience` epochs
     patience: int = 3
-    clip: float = 0.1  # largest norm of the gradient; 0: none
-    stop: int = 0  # end a phase when the score has not risen for so many epochs; 0: never
+    clip_norm: float = 0.1  # largest norm of the gradient; 0: no clipping
+    early_stop_epochs: int = 0  # end a phase when the monitored score has not risen for so many epochs; 0: never
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What decides a training run besides the data. Each kind of model adds its network and its objectives."""
+    """Everything that decides a training run besides the data. Each method adds its network and its losses."""
 
-    purpose: ClassVar[str]  # what models of this kind are for, in a sentence
+    purpose: ClassVar[str]  # what models of this method are for, in a sentence
+    losses: ClassVar[tuple[str, ...]]  # values of Phase.loss; the first is the default
+    loss_terms: ClassVar[Mapping[str, str]]  # explanation of each term that the losses report
     name: str
     paper: str  # which row of which paper this is
-    supervision: str  # what the training sees besides pixels
     phases: tuple[Phase, ...]
     schedule: Schedule = field(default_factory=Schedule)
-    images: int = 13  # per batch, each with its five captions: about the papers' 64 captions
-    minimum: int = 5  # how often a word must be seen to enter the vocabulary
+    batch_images: int = 13  # images per batch, each with its five captions: about the papers' 64 captions
+    min_count: int = 5  # occurrences of a word in the training captions that put it into the vocabulary
     max_words: int = 20  # captions are cut here, and sentences end here
-    select: str  # validation score that picks the best checkpoint
+    monitor: str  # validation score that selects the best epoch
     precision: Literal["fp32", "bf16"] = "fp32"
     seed: int = 0
 
@@ -54,14 +59,49 @@ class Recipe:
 
     @property
     def epochs(self) -> int:
-        """Of all phases together."""
+        """Epochs of all phases together."""
         return sum(phase.epochs for phase in self.phases)
 
     def phase(self, epoch: int) -> tuple[Phase, int]:
-        """The phase that an epoch (from 0) belongs to, and the epoch that it began with."""
-        begin = 0
+        """The phase of an epoch (from 0), and the epoch that it starts with."""
+        start = 0
         for phase in self.phases:
-            if epoch < begin + phase.epochs:
-                return phase, begin
-            begin += phase.epochs
-        raise ValueError(f"recipe {self.name} has {begin} epochs, there is no epoch {epoch}")
+            if epoch < start + phase.epochs:
+                return phase, start
+            start += phase.epochs
+        raise ValueError(f"recipe {self.name} has {start} epochs, there is no epoch {epoch}")
+
+    def box_sources(self) -> tuple[str, ...]:
+        """Where the boxes come from that the losses of the phases use; empty: no loss uses boxes."""
+        return ()
+
+    @property
+    def uses_regions(self) -> bool:
+        """Whether the model reads the features of a region extractor, or else pixels."""
+        return True
+
+    def check_losses(self) -> None:
+        """Refuse a phase whose loss the method does not have."""
+        for phase in self.phases:
+            if phase.loss not in ("", *self.losses):
+                raise DeixisError(
+                    f"recipe {self.name}: the method has no loss '{phase.loss}'. Use {', '.join(self.losses)}."
+                )
+
+
+def from_json(cls: type[T], values: Mapping[str, Any]) -> T:
+    """Build a dataclass from its JSON; nested dataclasses and tuples of them too. Absent fields get their defaults."""
+    names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
+    if unknown := [name for name in values if name not in names]:
+        raise DeixisError(f"{cls.__name__} has no field '{unknown[0]}'; it has {', '.join(names)}.")
+    types = get_type_hints(cls)
+    return cls(**{name: _convert(types[name], value) for name, value in values.items()})
+
+
+def _convert(wanted: Any, value: Any) -> Any:
+    if is_dataclass(wanted) and isinstance(value, Mapping):
+        return from_json(wanted, value)  # type: ignore[arg-type]
+    if isinstance(value, list):
+        item = get_args(wanted)[0]
+        return tuple(_convert(item, each) for each in value)
+    return value

@@ -44,23 +44,26 @@ class BlankRegions:
         write_atomic(folder / BLANK, save(tensors))
 
     @classmethod
-    def load(cls, folder: Path, extractor: str) -> BlankRegions | None:
-        """Read the regions of a model trained with this extractor; None if the folder has none."""
+    def load(cls, folder: Path, extractor: str, width: int) -> BlankRegions | None:
+        """Read the regions of a model with this extractor and features of this width; None if the folder has none."""
         path = folder / BLANK
         if not path.exists():
             return None
         try:
             stored = load_file(path)
             features, grids = stored["features"], stored.get("grid")
-            box = np.array([[0, 0, *SIZE]], dtype=np.float32)
-            return cls(
-                tuple(
-                    Regions(box, each, SIZE, grid=None if grids is None else grids[i], extractor=extractor)
-                    for i, each in enumerate(features)
-                )
-            )
-        except (OSError, KeyError, ValueError, SafetensorError) as error:
+        except (OSError, KeyError, SafetensorError) as error:
             raise DeixisError(f"{path} cannot be read ({error}). Delete it; it will be computed again.") from None
+        fits = features.ndim == 3 and len(features) > 0 and features.shape[1:] == (1, width)
+        if not fits or (grids is not None and (grids.ndim != 4 or len(grids) != len(features))):
+            raise DeixisError(f"{path} does not fit features of width {width}. Delete it; it will be computed again.")
+        box = np.array([[0, 0, *SIZE]], dtype=np.float32)
+        return cls(
+            tuple(
+                Regions(box, each, SIZE, grid=None if grids is None else grids[i], extractor=extractor)
+                for i, each in enumerate(features)
+            )
+        )
 
 
 def blank_images() -> list[Image.Image]:

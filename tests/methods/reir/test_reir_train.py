@@ -11,16 +11,17 @@ import torch
 
 from deixis import DeixisError, Regions
 from deixis.data import Caption, Entity, Sample
-from deixis.language.relations import Relation
+from deixis.language.queries import phrase_queries
 from deixis.language.tokenise import tokens
 from deixis.methods.reir import phrases as phrase_module
 from deixis.methods.reir import train as training
 from deixis.methods.reir.model import ReirGrounder
-from deixis.methods.reir.phrases import Description
-from deixis.methods.reir.train import cut, descriptions, make_examples
-from deixis.runs.recipes import GROUNDERS, Phase, ReirRecipe, Schedule
-from deixis.runs.run import Material, run_recipe
-from deixis.training.loop import Step, Talk
+from deixis.methods.reir.recipes import REIR_RECIPES, ReirRecipe
+from deixis.methods.reir.train import make_examples
+from deixis.runs.run import run_recipe
+from deixis.training.callbacks import Callbacks, Step
+from deixis.training.data import TrainingData
+from deixis.training.recipe import Phase, Schedule
 from deixis.types import Labels, Phrase
 
 THINGS = ("dog", "cat", "ball", "car", "tree", "house", "boat", "horse")
@@ -85,51 +86,53 @@ def world(n: int, seed: int = 0) -> tuple[list[Sample], dict[str, Regions]]:
     return samples, regions
 
 
-def material(training_images: int = 20, validation: int = 6) -> Material:
+def training_data(training_images: int = 20, validation: int = 6) -> TrainingData:
     train, regions = world(training_images)
     val, more = world(validation, seed=1)
-    return Material(train, val, {**regions, **more}, EXTRACTOR, "made")
+    return TrainingData(train, val, {**regions, **more}, EXTRACTOR, "made")
 
 
 def tiny(name: str = "reir-small", epochs: int = 1, **changes: object) -> ReirRecipe:
-    recipe = GROUNDERS[name]
+    recipe = REIR_RECIPES[name]
     model = replace(recipe.model, words=8, width=24, hidden=16, dropout=0.1, whiten=min(6, recipe.model.whiten))
-    relations = replace(recipe.relations, minimum=1)
-    changes = {"images": 8, "minimum": 1, "relations": relations, **changes}
+    relations = replace(recipe.relations, min_count=1)
+    changes = {"batch_images": 8, "min_count": 1, "relations": relations, **changes}
     return replace(recipe, model=model, phases=(Phase(epochs=epochs),), **changes)
 
 
-@pytest.mark.parametrize("name", GROUNDERS)
+@pytest.mark.parametrize("name", REIR_RECIPES)
 def test_every_recipe_takes_a_step_and_comes_back(tmp_path: Path, name: str) -> None:
-    taught = replace(GROUNDERS[name].self_taught, warm_up=0.0)
-    run_recipe(tiny(name, self_taught=taught), material(8, 3), tmp_path)
+    taught = replace(REIR_RECIPES[name].self_taught, warmup=0.0)
+    run_recipe(tiny(name, self_taught=taught), training_data(8, 3), tmp_path)
     losses = json.loads((tmp_path / "log.jsonl").read_text())["losses"]
-    model = GROUNDERS[name].model
+    model = REIR_RECIPES[name].model
     assert ("boxes" in losses) == (model.regress != "none")
     assert ("relations" in losses) == (model.graph != "none")
     assert ("reconstruct_fine" in losses) == model.two_stages
     assert all(np.isfinite(list(losses.values())))
     photo = world(1, seed=1)[1]["1-0"]
-    (found,) = ReirGrounder.from_pretrained(tmp_path).ground(photo, ["a dog"])
+    (found,) = ReirGrounder.from_pretrained(tmp_path).ground(photo, phrase_queries(["a dog"]))
     assert 0 <= found.box[0] <= found.box[2] <= 100
     card = (tmp_path / "README.md").read_text()
-    assert "no boxes" in card
+    assert "selected by accuracy on boxes of the validation set" in card
+    assert "no boxes" not in card
+    assert set(losses) <= set(REIR_RECIPES[name].loss_terms)  # each is explained
 
 
 class Killed(Exception):
     """Stands for whatever ends a process."""
 
 
-def dies_at(step: int) -> Talk:
+def dies_at(step: int) -> Callbacks:
     def die(report: Step) -> None:
         if report.step == step:
             raise Killed
 
-    return Talk(step=die)
+    return Callbacks(step=die)
 
 
 def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe, data = tiny(epochs=2), material()
+    recipe, data = tiny(epochs=2), training_data()
     run_recipe(recipe, data, tmp_path / "whole")
     real = training.train
     monkeypatch.setattr(training, "train", lambda *args: real(*args, save_every=0))
@@ -139,16 +142,16 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkey
     run_recipe(recipe, data, tmp_path / "killed")
     logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "killed")]
     assert logs[0] == logs[1]
-    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name).refiner for name in ("whole", "killed"))
+    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name).network for name in ("whole", "killed"))
     for one, other in zip(whole.state_dict().values(), killed.state_dict().values(), strict=True):
         assert torch.equal(one, other)
 
 
 def test_it_learns_where_things_are_and_what_is_not_there(tmp_path: Path) -> None:
-    recipe = tiny(epochs=16, schedule=Schedule(rate=1e-2, decay=0.93, every=1, clip=1.0), images=16)
+    recipe = tiny(epochs=16, schedule=Schedule(lr=1e-2, decay=0.93, decay_every=1, clip_norm=1.0), batch_images=16)
     model = replace(recipe.model, names="none", similarity="network", context=False, whiten=0)
     recipe = replace(recipe, model=model)
-    data = material(96, 40)
+    data = training_data(96, 40)
     run_recipe(recipe, data, tmp_path)
     first, *_, last = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert last["losses"]["ranking"] < 0.8 * first["losses"]["ranking"]
@@ -161,7 +164,7 @@ def test_it_learns_where_things_are_and_what_is_not_there(tmp_path: Path) -> Non
     for one in samples:
         shown = [phrase.text for phrase in one.captions[0].phrases]
         other = next(f"a {thing}" for thing in THINGS if f"a {thing}" not in shown)
-        *found, missed = grounder.ground(regions[one.image_id], [*shown, other])
+        *found, missed = grounder.ground(regions[one.image_id], phrase_queries([*shown, other]))
         scores, absent = scores + np.mean([f.score for f in found]), absent + missed.score
         for entity, answer in zip(one.entities, found, strict=True):
             x1, y1, x2, y2 = entity.boxes[0]
@@ -172,7 +175,7 @@ def test_it_learns_where_things_are_and_what_is_not_there(tmp_path: Path) -> Non
 
 def test_weak_supervision_stays_weak(tmp_path: Path) -> None:
     """Without the boxes of the training images the weights are the same."""
-    data = material(12, 4)
+    data = training_data(12, 4)
     blind = [replace(one, entities=tuple(replace(e, boxes=e.boxes[:0]) for e in one.entities)) for one in data.training]
     for name, each in (("boxes", data), ("none", replace(data, training=blind))):
         run_recipe(tiny(), each, tmp_path / name)
@@ -181,30 +184,15 @@ def test_weak_supervision_stays_weak(tmp_path: Path) -> None:
 
 
 def test_own_pairs_have_no_boxes_and_no_marks(tmp_path: Path) -> None:
-    data = material(10, 4)
+    data = training_data(10, 4)
 
     def plain(one: Sample) -> Sample:
         return replace(one, captions=tuple(replace(c, phrases=()) for c in one.captions), entities=())
 
     pairs = replace(data, training=[plain(s) for s in data.training], validation=[plain(s) for s in data.validation])
     assert make_examples(pairs.training, 40) == make_examples(data.training, 40)  # the parser finds the same phrases
-    with pytest.raises(DeixisError, match="--select"):
+    with pytest.raises(DeixisError, match="--monitor"):
         run_recipe(tiny(), pairs, tmp_path / "a")
-    run_recipe(tiny(select="AUC"), pairs, tmp_path / "b")
+    run_recipe(tiny(monitor="AUC"), pairs, tmp_path / "b")
+    assert "photographs with captions, no boxes" in (tmp_path / "b" / "README.md").read_text()
     assert set(json.loads((tmp_path / "b" / "metrics.json").read_text())["validation"]) == {"AUC"}
-
-
-def test_phrases_that_name_nothing_visible_are_left_out() -> None:
-    text = "a dog in the morning"
-    marked = (Phrase("a dog", 0, 2), Phrase("the morning", 3, 5, types=("notvisual",)))
-    one = Sample("1", (Caption(text, tuple(tokens(text)), marked),))
-    assert [d.texts() for d in descriptions([one])["1"]] == [["a dog"]]
-
-
-def test_a_long_caption_is_cut_with_its_relations() -> None:
-    words = ("a", "dog", "on", "a", "cat", "on", "a", "car")
-    relations = (Relation(1, "on", 0), Relation(1, "on", 2))
-    long = Description(words, ((3, 5), (0, 2), (6, 8)), relations)
-    assert cut(long, 8) == long
-    assert cut(long, 7) == Description(words[:7], ((3, 5), (0, 2)), relations[:1])
-    assert cut(long, 4) == Description(words[:4], ((0, 2),), ())

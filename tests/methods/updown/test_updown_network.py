@@ -1,5 +1,6 @@
 """The decoder against the published Up-Down captioner and against itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deixis.methods.updown.decode import Rules, greedy
+from deixis.methods.updown.decode import EOS, PAD, GenerationConfig, greedy
 from deixis.methods.updown.losses.cross_entropy import cross_entropy
 from deixis.methods.updown.network import Decoder, DecoderConfig, Encoded, State
 
@@ -57,7 +58,7 @@ def test_teacher_forcing_agrees_with_the_published_captioner(
     mask = golden["att_masks"].bool() if masked else everything(golden["att"])
     encoded = published.encode(golden["att"], mask, golden["fc"])
     out = published(encoded, golden["seq"][:, None, :-1])
-    logprobs, attention = published.speak(out.states)[:, 0, :, 0], out.attention[:, 0, :, 0]
+    logprobs, attention = published.word_logprobs(out.states)[:, 0, :, 0], out.attention[:, 0, :, 0]
     end = "_masked" if masked else ""
     # the published loop stops when every caption has ended and leaves zeros behind
     steps = golden["logprobs" + end].abs().sum(-1) > 0
@@ -74,10 +75,25 @@ def test_cross_entropy_agrees_with_the_published_captioner(published: Decoder, g
     torch.testing.assert_close(cross_entropy(published, out, targets, pad=-1), golden["xe_loss"], atol=1e-5, rtol=0)
 
 
+def renumbered(published: Decoder) -> Decoder:
+    """The published captioner with our ids: its 0, begin and end in one, is our bos and eos; word w is w + 3."""
+    decoder = Decoder(replace(published.config, vocabulary=34)).eval()
+    weights = published.state_dict()
+    rows = torch.cat([torch.zeros(4, dtype=torch.long), torch.arange(1, 31)])
+    for name in ("embed.weight", "output.weight", "output.bias"):
+        weights[name] = weights[name][rows]
+    weights["output.bias"][[0, 1, 3]] = -torch.inf  # the published output layer has no pad, bos and unk
+    decoder.load_state_dict(weights)
+    return decoder
+
+
 def test_greedy_agrees_with_the_published_captioner(published: Decoder, golden: dict[str, Tensor]) -> None:
     encoded = published.encode(golden["att"], everything(golden["att"]), golden["fc"])
-    sentences = greedy(published, encoded, Rules(bos=0, eos=0, max_words=9))
-    assert torch.equal(sentences.words[:, 0], golden["greedy_seq"])
+    generation = GenerationConfig(max_words=9, allow_adjacent_repeats=True)
+    sentences = greedy(renumbered(published), encoded, generation)
+    words = sentences.words[:, 0]
+    theirs = torch.where((words == EOS) | (words == PAD), 0, words - 3)
+    assert torch.equal(theirs, golden["greedy_seq"])
     torch.testing.assert_close(sentences.logprobs[:, 0], golden["greedy_logprobs"], atol=1e-5, rtol=0)
     torch.testing.assert_close(sentences.attention[:, 0, :, 0], golden["greedy_att"], atol=1e-5, rtol=0)
 
@@ -156,11 +172,11 @@ def test_steps_add_up_to_teacher_forcing(name: str) -> None:
     encoded = encode(decoder, features)
     words = torch.tensor([[[1, 4, 5]], [[1, 8, 2]]])
     whole = decoder(encoded, words)
-    state: State = decoder.start(encoded, 1)
-    weights = decoder.weights(state.h2.shape[2])
+    state: State = decoder.initial_state(encoded, 1)
+    weights = decoder.step_weights(state.h2.shape[2])
     for t in range(3):
         state, logprobs, alpha = decoder.step(encoded, words[:, :, t], state, weights)
-        torch.testing.assert_close(logprobs, decoder.speak(whole.states[:, :, t]))
+        torch.testing.assert_close(logprobs, decoder.word_logprobs(whole.states[:, :, t]))
         torch.testing.assert_close(alpha, whole.attention[:, :, t])
 
 
@@ -218,8 +234,8 @@ def test_given_regions_take_the_place_of_attention() -> None:
     encoded = encode(decoder, features)
     words = torch.tensor([[[1, 4, 5]], [[1, 8, 2]]])
     free = decoder(encoded, words)
-    seen = torch.einsum("ictkn,inh->ictkh", free.attention, encoded.regions)
-    torch.testing.assert_close(decoder(encoded, words, seen=seen).states, free.states)
+    attended = torch.einsum("ictkn,inh->ictkh", free.attention, encoded.regions)
+    torch.testing.assert_close(decoder(encoded, words, attended=attended).states, free.states)
 
 
 def test_what_a_decoder_needs_it_asks_for() -> None:

@@ -1,46 +1,65 @@
-"""Sizes of the fusion model. ``base`` is ALBEF's and AMC's; ``small`` is the same network for two cores."""
+"""Sizes of the fusion model: ``base`` is that of ALBEF and AMC, ``small`` is the same network for two cores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from deixis.layers.bert import BertConfig
+
+MapSource = Literal["gradcam", "attention"]
 
 
 @dataclass(frozen=True)
 class AlbefConfig:
-    """Every size of a fusion model; the defaults are those of ALBEF (AMC, Sec. 4.1)."""
+    """Sizes of a fusion model; the defaults are those of ALBEF (AMC, Sec. 4.1)."""
 
     vocabulary: int = 30522  # word pieces
-    hidden: int = 768  # width of text and fusion encoder, which are a BERT cut in two
+    hidden: int = 768  # width of text and fusion encoder, the lower and upper layers of one BERT
     heads: int = 12  # of their attention
     feed: int = 3072  # width between the two linear layers of their blocks
     positions: int = 512  # word pieces of the longest text
     text_layers: int = 6  # BERT's lower layers
-    fusion_layers: int = 6  # BERT's upper layers, which look at the image too
+    fusion_layers: int = 6  # BERT's upper layers, with cross-attention to the image
     dropout: float = 0.1  # in text and fusion encoder
-    patch: int = 16  # pixels along a patch; 0: the image encoder's tokens are cells of a feature grid
+    patch: int = 16  # pixels along a patch; 0: image tokens are cells of a feature grid
     features: int = 0  # width of a cell, where tokens are cells
-    side: int = 16  # patches or cells along a side of the image, which is squashed to a square
+    side: int = 16  # patches or cells along a side of the image, which is resized to a square
     image_hidden: int = 768  # width of the image encoder, a vision transformer
     image_heads: int = 12  # of its attention
     image_feed: int = 3072  # width between the two linear layers of its blocks
     image_layers: int = 12  # its blocks
-    shared: int = 256  # width of the space in which whole images and whole texts are compared
-    map_layer: int = 2  # fusion layer, from 0, whose attention makes the map; the third of six in AMC's code
-    explain: Literal["match", "look"] = "match"  # a map is Grad-CAM of the match score (AMC), or where words look first
+    shared: int = 256  # width of the joint embedding of whole images and whole texts
+    map_layer: int = 2  # fusion layer, from 0, of the Grad-CAM map; the third of six in AMC's code
+    map_source: MapSource = "gradcam"  # Grad-CAM of the match score (AMC), or first cross-attention (ours)
 
     def __post_init__(self) -> None:
         if bool(self.patch) == bool(self.features):
             raise ValueError("an image encoder reads either patches of pixels or cells of a feature grid")
         if self.hidden % self.heads or self.image_hidden % self.image_heads:
-            raise ValueError("attention heads must divide the width evenly")
+            raise ValueError("the number of attention heads must divide the width")
         if not 0 <= self.map_layer < self.fusion_layers:
             raise ValueError(f"there is no fusion layer {self.map_layer} among {self.fusion_layers}")
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> AlbefConfig:
+        """Read a stored configuration; version 0.1 called ``map_source`` "explain" with "match" or "look"."""
+        fields = dict(value)
+        if "explain" in fields:
+            fields["map_source"] = {"match": "gradcam", "look": "attention"}[fields.pop("explain")]
+        return cls(**fields)
+
     @property
     def pixels(self) -> int:
-        """Side of the square image that the positions were learnt for; 0 where tokens are cells of a grid."""
+        """Side of the square image for which positions are learnt; 0 where tokens are cells of a grid."""
         return self.patch * self.side
+
+    def bert(self) -> BertConfig:
+        """Sizes of the text encoder; the layers of the fusion encoder have the same."""
+        return BertConfig(
+            self.vocabulary, self.hidden, self.heads, self.feed, self.positions, self.text_layers, self.dropout
+        )
 
 
 def base() -> AlbefConfig:
@@ -51,7 +70,7 @@ def base() -> AlbefConfig:
 def small(features: int = 1280, side: int = 12) -> AlbefConfig:
     """Cells of a backbone's grid and MiniLM, three layers each for text and fusion.
 
-    The cells have been through a whole backbone: one narrow layer among themselves is enough for them.
+    The cells are outputs of a whole backbone, so the image encoder has one narrow layer.
     """
     return AlbefConfig(
         hidden=384,
@@ -66,5 +85,5 @@ def small(features: int = 1280, side: int = 12) -> AlbefConfig:
         image_feed=512,
         image_layers=1,
         map_layer=0,
-        explain="look",
+        map_source="attention",
     )

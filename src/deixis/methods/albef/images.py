@@ -1,4 +1,4 @@
-"""Images as the fusion model takes them: squares of pixels, or squares of grid cells."""
+"""Images as input of the fusion model: squares of pixels, or squares of grid cells."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DEVIATION = (0.26862954, 0.26130258, 0.27577711)
 
 
 def square_grid(regions: Regions, config: AlbefConfig) -> Tensor:
-    """The feature grid ``[side, side, features]`` of an image; proportions go, as with a squashed photograph."""
+    """Feature grid ``[side, side, features]`` of an image, resized to a square."""
     if regions.grid is None or regions.grid.ndim != 3:
-        raise DeixisError("this model looks at feature grids of photographs; make the features with --grid.")
+        raise DeixisError("this model needs the feature grid of a photograph. Extract the features with --grid.")
     grid = torch.from_numpy(np.asarray(regions.grid, dtype=np.float32))
     if grid.shape[2] != config.features:
-        raise DeixisError(f"this model reads cells of width {config.features}, and the grid has {grid.shape[2]}.")
+        raise DeixisError(f"the feature grid has cells of width {grid.shape[2]}; this model needs {config.features}.")
     if grid.shape[:2] == (config.side, config.side):
         return grid
     sized = F.interpolate(grid.permute(2, 0, 1)[None], (config.side, config.side), mode="bilinear")
@@ -31,21 +31,21 @@ def square_grid(regions: Regions, config: AlbefConfig) -> Tensor:
 
 
 def square_pixels(image: Image.Image, config: AlbefConfig) -> Tensor:
-    """Pixels ``[3, P, P]`` from 0 to 1 of an image squashed to the square that the model was made for."""
+    """Pixels ``[3, P, P]`` from 0 to 1 of an image resized to the model's square."""
     size = (config.pixels, config.pixels)
-    squashed = image.convert("RGB").resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
-    return torch.from_numpy(np.array(squashed)).permute(2, 0, 1).float() / 255
+    resized = image.convert("RGB").resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
+    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).float() / 255
 
 
-def standardised(pixels: Tensor) -> Tensor:
-    """Pixels ``[..., 3, H, W]`` with the mean and deviation that the image encoder expects."""
+def standardise(pixels: Tensor) -> Tensor:
+    """Standardise pixels ``[..., 3, H, W]`` with the mean and deviation of the image encoder's training."""
     return (pixels - pixels.new_tensor(MEAN).view(3, 1, 1)) / pixels.new_tensor(DEVIATION).view(3, 1, 1)
 
 
-def varied(pixels: Tensor, strength: float = 0.4, grey: float = 0.2) -> Tensor:
-    """Pixels ``[3, H, W]`` with other brightness, contrast and saturation, and now and then without colour.
+def jitter_colours(pixels: Tensor, strength: float = 0.4, grey: float = 0.2) -> Tensor:
+    """Change brightness, contrast and saturation of pixels ``[3, H, W]``; with probability ``grey`` remove colour.
 
-    AMC (Sec. 4.1) varies colours without saying how much: these are usual values.
+    AMC (Sec. 4.1) gives no values for its colour augmentation: these are common ones.
     """
     brightness, contrast, saturation = (1 + strength * (2 * torch.rand(3) - 1)).tolist()
     pixels = pixels * brightness

@@ -19,16 +19,19 @@ from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
 from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
-from deixis.localize.heat import DETECTED, PROPOSED, point_in_box
+from deixis.localize.alpha import rank_boxes
+from deixis.localize.class_names import class_probabilities, detector_classes
+from deixis.localize.heat_rules import select_by_heat
+from deixis.localize.points import bicubic_maximum, point_in_box
+from deixis.localize.threshold import threshold_box
 from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.gradcam import explained, maps_of
-from deixis.methods.albef.images import square_grid, square_pixels, standardised
+from deixis.methods.albef.gradcam import heat_maps, match_and_map
+from deixis.methods.albef.images import square_grid, square_pixels, standardise
 from deixis.methods.albef.network import AlbefNet, Encoded, Texts
 from deixis.methods.albef.pair_scores import pair_scores
-from deixis.methods.reir.phrases import named_chances
-from deixis.metrics.phrases import peak, rank_boxes
 from deixis.model_folder import read_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
+from deixis.vision.backbone import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
 
 NAME_WEIGHT, MIN_NAME_PROB = 0.015, 0.01
@@ -100,7 +103,7 @@ class AlbefGrounder:
         encoded = self.network.encode(inputs)
         return [
             EncodedPhoto(
-                encoded.select(torch.tensor([i], device=inputs.device)),
+                encoded.select(torch.tensor([i]).to(inputs.device)),
                 photo.size,
                 photo if isinstance(photo, Regions) and len(photo) else None,
             )
@@ -112,7 +115,7 @@ class AlbefGrounder:
         if self.extractor is None:
             if isinstance(photo, Regions):
                 raise DeixisError(f"{self.name} reads pixels, not regions. Give it the photograph itself.")
-            return standardised(square_pixels(photo, self.network.config))
+            return standardise(square_pixels(photo, self.network.config))
         if not isinstance(photo, Regions):
             raise TypeError("a model with an extractor encodes regions")
         self.extractor.require(photo)
@@ -124,8 +127,8 @@ class AlbefGrounder:
 
         The score is the probability that the phrase is present. The point is the heat map's maximum (AMC), or the
         hottest point of the box where the maximum lies outside. The box is chosen by ``place``: "heat", our rules
-        (:mod:`deixis.localize.heat`); "alpha", heat over the root of the area (AMC, Table 5); "threshold", the box
-        around the area that is at least half as hot as the maximum, also where there are no proposals.
+        (:mod:`deixis.localize.heat_rules`); "alpha", heat over the root of the area (AMC, Table 5); "threshold", the
+        box around the area that is at least half as hot as the maximum, also where there are no proposals.
         """
         phrases = [phrase for query in queries for phrase in query.phrases]
         if not phrases:
@@ -140,7 +143,7 @@ class AlbefGrounder:
                 score,
                 phrase.start,
                 phrase.end,
-                point=point_in_box(heat, box, peak(heat)),
+                point=point_in_box(heat, box, bicubic_maximum(heat)),
                 heat=heat,
             )
             for phrase, box, score, heat in zip(phrases, boxes, scores, heats, strict=True)
@@ -154,7 +157,8 @@ class AlbefGrounder:
         found: list[float] = []
         for start in range(0, len(phrases), BATCH):
             texts = self.texts([phrase.text for phrase in phrases[start : start + BATCH]])
-            logits = self.network.score(self.network.fuse(self.network.read(texts), texts, photo.image))
+            fused = self.network.fuse(self.network.encode_text(texts), texts, photo.image)
+            logits = self.network.match_logits(fused)
             found += logits.softmax(-1)[:, 1].tolist()
         return found
 
@@ -168,7 +172,7 @@ class AlbefGrounder:
         scores: list[float] = []
         for start in range(0, len(new), BATCH):
             texts = self.texts([phrase.text for phrase in new[start : start + BATCH]])
-            scores += pair_scores(self.network, photo.image, texts, self.network.read(texts))[0].tolist()
+            scores += pair_scores(self.network, photo.image, texts, self.network.encode_text(texts))[0].tolist()
         if photo.regions is not None and new:
             named = self._class_probabilities(new, photo.regions).max(1)
             scores = [
@@ -192,11 +196,11 @@ class AlbefGrounder:
         maps = []
         for start in range(0, len(phrases), BATCH):
             texts = self.texts([phrase.text for phrase in phrases[start : start + BATCH]])
-            read = self.network.read(texts)
+            states = self.network.encode_text(texts)
             if self.presence is not None:
-                heat = maps_of(self.network, photo.image, texts, read)
+                heat = heat_maps(self.network, photo.image, texts, states)
             else:
-                matched = explained(self.network, photo.image, texts, read)
+                matched = match_and_map(self.network, photo.image, texts, states)
                 scores += matched.logits.softmax(-1)[:, 1].tolist()
                 heat = matched.maps
             maps.append(heat.cpu().double().numpy())
@@ -213,20 +217,19 @@ class AlbefGrounder:
         if regions is None or place == "threshold":
             return [threshold_box(HeatMap(heat, photo.size)) for heat in maps]
         if place == "alpha":
-            chosen = [int(rank_boxes(HeatMap(heat, photo.size), regions.boxes)[0]) for heat in maps]
+            selected = [int(rank_boxes(HeatMap(heat, photo.size), regions.boxes)[0]) for heat in maps]
         else:
-            rules = DETECTED if self.extractor is not None and self.extractor.is_detector else PROPOSED
-            named = self._class_probabilities(phrases, regions)
-            known, plural = (named < 1).any(1), [phrase.plural for phrase in phrases]
-            single = np.where(known, rules.named.choose(maps, regions, named), rules.other.choose(maps, regions, named))
-            chosen = np.where(plural, rules.several.choose(maps, regions, named), single).tolist()
-        return [geometry.as_box(regions.boxes[number]) for number in chosen]
+            detector = self.extractor is not None and self.extractor.is_detector
+            named, plural = self._class_probabilities(phrases, regions), [phrase.plural for phrase in phrases]
+            selected = select_by_heat(maps, regions, named, plural, detector).tolist()
+        return [geometry.as_box(regions.boxes[number]) for number in selected]
 
     def _class_probabilities(self, phrases: Sequence[Phrase], regions: Regions) -> geometry.Array:
         """Return the probability ``[P, N]`` that a region shows a phrase's head noun; ones without a detector."""
         if regions.labels is None or self.extractor is None or not self.extractor.is_detector:
             return np.ones((len(phrases), len(regions)))
-        return named_chances([phrase.lemma for phrase in phrases], regions.labels)
+        classes = detector_classes(regions.labels, imagenet_classes())
+        return class_probabilities([phrase.lemma for phrase in phrases], regions.labels, classes)
 
     def texts(self, texts: Sequence[str]) -> Texts:
         """Return the word pieces of several texts, on the device of the network."""
@@ -251,7 +254,7 @@ class AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[AlbefNet, AlbefGrounder]:
-            network = AlbefNet(AlbefConfig(**config["fusion"]))
+            network = AlbefNet(AlbefConfig.from_json(config["fusion"]))
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
             curves = config.get("presence")  # a model that was not calibrated has none
             presence = curves and Presence(*(Calibration(**curves[part]) for part in ("phrase", "caption")))
@@ -271,28 +274,6 @@ class AlbefGrounder:
         network.load_state_dict(weights)
         extractor = None if self.extractor is None else self.extractor.to_json()
         return AlbefGrounder(network, pieces, extractor, self.name, self.longest, self.presence)
-
-
-def threshold_box(heat: HeatMap, share: float = 0.5) -> Box:
-    """The box around the cells that are joined to the hottest one, side by side, and at least ``share`` as hot."""
-    hot = heat.grid >= share * heat.grid.max()
-    reached = np.zeros_like(hot)
-    reached[np.unravel_index(int(heat.grid.argmax()), hot.shape)] = True
-    while True:
-        grown = reached.copy()
-        grown[1:] |= reached[:-1]
-        grown[:-1] |= reached[1:]
-        grown[:, 1:] |= reached[:, :-1]
-        grown[:, :-1] |= reached[:, 1:]
-        grown &= hot
-        if (grown == reached).all():
-            break
-        reached = grown
-    rows, columns = np.flatnonzero(reached.any(1)), np.flatnonzero(reached.any(0))
-    across, down = heat.size[0] / hot.shape[1], heat.size[1] / hot.shape[0]
-    x1, x2 = float(columns[0] * across), float((columns[-1] + 1) * across)
-    y1, y2 = float(rows[0] * down), float((rows[-1] + 1) * down)
-    return x1, y1, x2, y2
 
 
 def pad_texts(ids: Sequence[Sequence[int]], pad: int, length: int = 0) -> Texts:

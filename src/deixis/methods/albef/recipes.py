@@ -1,62 +1,83 @@
-"""The fusion models: ALBEF, AMC and its loss variants with the papers' values, and small siblings for two cores.
+"""Recipes of ALBEF, AMC and its loss variants: the papers' values, and small siblings for two cores.
 
-Where each value comes from stands in docs/paper-index.md; a comment beside a value says where code and paper differ.
+docs/paper-index.md gives the source of each value. A comment beside a value says where code and paper differ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import ClassVar, Literal
 
 from deixis.methods.albef.config import AlbefConfig, base, small
 from deixis.methods.albef.losses.map_consistency import MapConfig
-from deixis.methods.albef.losses.momentum import MomentumConfig
-from deixis.training.recipe import PAIRS, Phase, Recipe, Schedule
-
-TAUGHT = "photographs with captions, and boxes of the training set or of a detector"
+from deixis.methods.albef.momentum import MomentumConfig
+from deixis.training.recipe import BOXES, Phase, Recipe, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlbefRecipe(Recipe):
-    """A fusion model. Its objectives: albef (contrast, matching, masked words), amc (those, and maps on boxes), align.
+    """A fusion model.
 
-    The last one is ours and no more than a beginning: words and cells find each other before anything is fused.
+    Its losses: albef (contrast, matching, masked words), amc (those, and map consistency on boxes), and align, which
+    is ours (alignment of words and grid cells before fusion).
     """
 
-    purpose = "A fusion model: a phrase goes in with a photograph, its heat map, point and box come out."
-    model: AlbefConfig  # sizes of the vocabulary and of the grid are filled in from the data
+    purpose = "A fusion model: a photograph and a phrase in; heat map, point and box out."
+    losses = ("albef", "amc", "align")
+    loss_terms: ClassVar[Mapping[str, str]] = {
+        "align": "alignment of words and grid cells before fusion",
+        "contrast": "image-text contrast (ITC)",
+        "match": "image-text matching (ITM)",
+        "words": "prediction of masked words (MLM)",
+        "mean": "map consistency, means inside and outside the box (L_mean)",
+        "max": "map consistency, maxima inside and outside the box (L_max)",
+        "cosine": "map consistency, cosine distance of map and box mask",
+    }
+    model: AlbefConfig  # sizes of the vocabulary and of the grid are set from the data
     momentum: MomentumConfig = field(default_factory=MomentumConfig)
     maps: MapConfig = field(default_factory=MapConfig)
-    text: Literal["minilm", "pieces", "fresh"] = "minilm"  # what is begun with: MiniLM, its word pieces, the captions'
-    detections: str = ""  # file of COCO results whose boxes teach; empty: boxes of the training set, if amc wants any
+    # initial text encoder: MiniLM; none, with MiniLM's word pieces; none, with word pieces of the captions
+    text: Literal["minilm", "pieces", "fresh"] = "minilm"
+    detections: str = ""  # file of COCO results with the boxes of the loss amc; empty: boxes of the training set
     min_score: float = 0.3  # of a detection
-    min_area: float = 0.08  # of the image; smaller boxes teach nothing (AMC, Sec. 4.1)
-    align: float = 0.0  # weight of the alignment of words and cells (ours) beside the other terms
-    captions: float = 0.0  # how often, in the objective amc, an image with boxes is shown with a caption all the same
-    flip: bool = True  # mirror images, with left and right changed in the text; the published code leaves the text
-    select: str = "pointing"  # R@1 needs no boxes
+    min_area: float = 0.08  # of a box, as a share of the image; smaller boxes are left out (AMC, Sec. 4.1)
+    align: float = 0.0  # weight of the alignment of words and cells (ours) in the losses albef and amc
+    captions: float = 0.0  # probability, in the loss amc, that an image with boxes is used with a caption instead
+    flip: bool = True  # mirror images, and swap left and right in the text; the published code leaves the text
+    monitor: str = "pointing"  # R@1 needs no boxes
+
+    def box_sources(self) -> tuple[str, ...]:
+        """Where the boxes of the loss amc come from."""
+        if all(phase.loss != "amc" for phase in self.phases):
+            return ()
+        return (f"boxes of a detector ({Path(self.detections).name})" if self.detections else BOXES,)
+
+    @property
+    def uses_regions(self) -> bool:
+        """False where the image encoder reads pixels."""
+        return not self.model.patch
 
 
 ALBEF_BASE = AlbefRecipe(
     name="albef-base",
     paper="ALBEF, as AMC describes it (Sec. 2.1, 4.1): ViT-B/16 at 256 pixels, BERT-base 6 + 6",
-    supervision=PAIRS,
     model=base(),
-    text="pieces",  # ALBEF begins with weights of BERT and of an image classifier, which no package brings
-    phases=(Phase(epochs=20, objective="albef"),),
-    schedule=Schedule(rate=1e-5, decay=1.0, every=1, clip=0),
-    images=512,
+    text="pieces",  # ALBEF starts from BERT and an image classifier, whose weights no package contains
+    phases=(Phase(epochs=20, loss="albef"),),
+    schedule=Schedule(lr=1e-5, decay=1.0, decay_every=1, clip_norm=0),
+    batch_images=512,
     max_words=25,
-    select="R@1",
+    monitor="R@1",
 )
 
 AMC_BASE = replace(
     ALBEF_BASE,
     name="amc-base",
-    paper="AMC, Table 1 and 3b; begin with a published ALBEF (--start ALBEF.pth)",
-    supervision=TAUGHT,
-    phases=(Phase(epochs=20, objective="amc"),),
-    select="pointing",
+    paper="AMC, Table 1 and 3b; start from a published ALBEF (--init-from ALBEF.pth)",
+    phases=(Phase(epochs=20, loss="amc"),),
+    monitor="pointing",
 )
 
 ALBEF_SMALL = replace(
@@ -65,11 +86,11 @@ ALBEF_SMALL = replace(
     paper="ALBEF on grid cells of the backbone and MiniLM 3 + 3, for two cores",
     model=small(),
     text="minilm",
-    phases=(Phase(epochs=5, objective="align", rate=5e-4), Phase(epochs=4, objective="albef", rate=2e-4)),
-    schedule=Schedule(rate=5e-4, decay=0.8, every=1, clip=1.0),
-    images=64,
+    phases=(Phase(epochs=5, loss="align", lr=5e-4), Phase(epochs=4, loss="albef", lr=2e-4)),
+    schedule=Schedule(lr=5e-4, decay=0.8, decay_every=1, clip_norm=1.0),
+    batch_images=64,
     max_words=18,
-    # a copy that lags by hundreds of steps holds a training of a thousand back, and so do its early beliefs
+    # a momentum copy that lags by hundreds of steps slows a training of a thousand steps down, and so do its targets
     momentum=MomentumConfig(momentum=0.9, queue=0, soft=0.0),
     align=1.0,
     min_area=0.005,
@@ -78,11 +99,10 @@ ALBEF_SMALL = replace(
 AMC_SMALL = replace(
     ALBEF_SMALL,
     name="amc-small",
-    paper="AMC on grid cells of the backbone and MiniLM 3 + 3, for two cores; begin with an albef-small (--start)",
-    supervision=TAUGHT,
-    phases=(Phase(epochs=2, objective="amc", rate=2e-4),),
-    captions=0.5,  # the names of a detector are few: words of captions are not to be forgotten for them
-    select="pointing",
+    paper="AMC on grid cells of the backbone and MiniLM 3 + 3, for two cores; start from an albef-small (--init-from)",
+    phases=(Phase(epochs=2, loss="amc", lr=2e-4),),
+    captions=0.5,  # a detector has few class names; captions keep the other words in training
+    monitor="pointing",
 )
 
 AMC_COSINE_SMALL = replace(
@@ -100,7 +120,7 @@ AMC_MAX_SMALL = replace(
     AMC_SMALL, name="amc-max-small", paper="L_max alone (AMC, Table 3b), small", maps=MapConfig(mean=0.0, most=1.0)
 )
 
-FUSIONS: dict[str, AlbefRecipe] = {
+ALBEF_RECIPES: dict[str, AlbefRecipe] = {
     recipe.name: recipe
     for recipe in (
         ALBEF_SMALL,

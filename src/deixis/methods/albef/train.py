@@ -1,4 +1,4 @@
-"""Training a fusion model: its network with all objectives, what it is shown, how it is validated."""
+"""Train ALBEF and AMC: the network with all losses, batches, validation."""
 
 from __future__ import annotations
 
@@ -28,35 +28,40 @@ from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
+from deixis.layers.minilm import minilm_folder
+from deixis.layers.whitening import fit_whitening
 from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.gradcam import enlarged, explained, normalised
-from deixis.methods.albef.images import square_grid, square_pixels, standardised, varied
-from deixis.methods.albef.losses.alignment import alignment, pair_scores
+from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
+from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
+from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.image_text_contrast import image_text_contrast, similarities
 from deixis.methods.albef.losses.image_text_match import image_text_match
 from deixis.methods.albef.losses.map_consistency import box_masks, map_consistency
-from deixis.methods.albef.losses.masked_words import guess_hidden, mask_words, masked_words
-from deixis.methods.albef.losses.momentum import Momentum
+from deixis.methods.albef.losses.masked_words import mask_words, masked_logits, masked_words
 from deixis.methods.albef.model import AlbefGrounder, pad_texts
+from deixis.methods.albef.momentum import Momentum
 from deixis.methods.albef.network import AlbefNet, Encoded, Texts
+from deixis.methods.albef.pair_scores import pair_scores
 from deixis.methods.albef.presence import calibrate
-from deixis.methods.albef.published import load_minilm, load_published, minilm_folder
+from deixis.methods.albef.published import load_minilm, load_published
 from deixis.methods.albef.recipes import AlbefRecipe
-from deixis.methods.albef.vit import whiten
 from deixis.metrics.phrases import FLICKR30K, phrase_scores
 from deixis.metrics.references import phrase_references
 from deixis.metrics.retrieval import retrieval
-from deixis.runs.run import Material, card_files
-from deixis.training.loop import Scores, Talk, train
+from deixis.training.callbacks import Callbacks
+from deixis.training.card import card_files
+from deixis.training.data import TrainingData
+from deixis.training.loop import train
 from deixis.training.recipe import Phase
+from deixis.training.supervision import SourceModel
+from deixis.training.types import Scores
 from deixis.types import Grounding, Regions
 from deixis.vision.store import require_extractor
 
-OBJECTIVES = ("align", "albef", "amc")
-WHITENED = 300  # images whose cells tell what cells are like
+WHITENED = 300  # images whose cells fit the whitening
 
 
-# What the network is shown ------------------------------------------------------------------------------------------
+# Batches ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Batch:
     images: Tensor  # [B, side, side, features], or [B, 3, P, P]
     captions: Texts
     targets: Texts  # the caption again where an image has no boxes
-    boxed: Tensor  # [B] where it has
+    boxed: Tensor  # [B] True where an image has boxes
     masks: Tensor  # [B, M, M] True in the boxes
 
 
@@ -175,11 +180,7 @@ class Network(nn.Module):
 
     def __init__(self, recipe: AlbefRecipe, model: AlbefNet, pieces: WordPieces) -> None:
         super().__init__()
-        for phase in recipe.phases:
-            if phase.objective not in OBJECTIVES:
-                raise DeixisError(
-                    f"a fusion model has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}."
-                )
+        recipe.check_losses()
         self.recipe, self.pieces, self.model = recipe, pieces, model
         torch.manual_seed(recipe.seed)
         self.momentum = Momentum(model, recipe.momentum)
@@ -187,20 +188,20 @@ class Network(nn.Module):
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
         texts, boxed = batch.captions, torch.zeros_like(batch.boxed)
-        if phase.objective == "amc":
+        if phase.loss == "amc":
             boxed = batch.boxed & (torch.rand(len(texts), device=boxed.device) >= self.recipe.captions)
             texts = _either(boxed, batch.targets, batch.captions)
         model = self.model
-        encoded, read = model.encode(batch.images), model.read(texts)
-        if phase.objective == "align":
+        encoded, read = model.encode(batch.images), model.encode_text(texts)
+        if phase.loss == "align":
             return {"align": self._aligned(encoded, texts, read)}
         logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
         terms = self._pairs(batch.images, encoded, texts, read, logits, _same(texts), progress)
         if self.recipe.align:  # by captions: 'a dog' finds dogs in many images of a batch
-            read = model.read(batch.captions) if boxed.any() else read
+            read = model.encode_text(batch.captions) if boxed.any() else read
             terms["align"] = self.recipe.align * self._aligned(encoded, batch.captions, read)
         if maps is not None:
-            large = enlarged(normalised(maps[boxed]), batch.masks.shape[-1])
+            large = enlarge(normalise(maps[boxed]), batch.masks.shape[-1])
             terms |= map_consistency(large, batch.masks[boxed], self.recipe.maps)
         return terms
 
@@ -208,11 +209,11 @@ class Network(nn.Module):
         return alignment(pair_scores(self.model, encoded, texts, read), _same(texts))
 
     def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
-        """Match logits ``[B, 2]`` of the true pairs, and their maps where they are wanted."""
+        """Match logits ``[B, 2]`` of the true pairs, and with ``mapped`` their maps."""
         if mapped:
-            matched = explained(self.model, encoded, texts, read)
+            matched = match_and_map(self.model, encoded, texts, read)
             return matched.logits, matched.maps
-        return self.model.score(self.model.fuse(read, texts, encoded)), None
+        return self.model.match_logits(self.model.fuse(read, texts, encoded)), None
 
     def _pairs(
         self,
@@ -224,18 +225,18 @@ class Network(nn.Module):
         same: Tensor,
         progress: float,
     ) -> dict[str, Tensor]:
-        """Contrast, matching and masked words, with the momentum copy's help (ALBEF; AMC Sec. 2.1)."""
+        """Contrast, matching and masked words, with soft targets of the momentum copy (ALBEF; AMC Sec. 2.1)."""
         model, momentum, config = self.model, self.momentum, self.recipe.momentum
-        soft = config.soft * min(1.0, progress * self.recipe.epochs)  # the copy is trusted after an epoch
+        soft = config.soft * min(1.0, progress * self.recipe.epochs)  # rises over the first epoch
         hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
         with torch.no_grad():
             model.temperature.clamp_(0.001, 0.5)
-            momentum.follow(model)
+            momentum.update(model)
             slow = momentum.slow
             slow_encoded = slow.encode(images)
-            slow_shared = slow.share(slow_encoded, slow.read(texts))
-            believed = guess_hidden(slow, slow_encoded, hidden, chosen) if soft else None
-        shared = model.share(encoded, read)
+            slow_shared = slow.project(slow_encoded, slow.encode_text(texts))
+            believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft else None
+        shared = model.project(encoded, read)
         queue = momentum.images.clone(), momentum.texts.clone()  # remembering below must not change what was compared
         contrast = image_text_contrast(shared, slow_shared, queue, model.temperature, same, soft)
         scores = similarities(*shared, model.temperature).detach()
@@ -244,7 +245,7 @@ class Network(nn.Module):
             "match": image_text_match(model, encoded, texts, read, right, scores, same),
             "words": masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft),
         }
-        momentum.remember(*slow_shared)
+        momentum.enqueue(*slow_shared)
         return terms
 
     def _special(self) -> tuple[list[int], int]:
@@ -252,7 +253,7 @@ class Network(nn.Module):
 
 
 def _same(texts: Texts) -> Tensor:
-    """Pairs of equal texts ``[B, B]``, which are as good as each other."""
+    """Pairs of equal texts ``[B, B]``: each is a positive of the other's image."""
     return (texts.ids[:, None] == texts.ids[None]).all(-1)
 
 
@@ -263,33 +264,32 @@ def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
 # A run --------------------------------------------------------------------------------------------------------------
 
 
-def train_albef(recipe: AlbefRecipe, material: Material, out: Path, talk: Talk, start: Path | None = None) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``AlbefGrounder.from_pretrained`` with the best checkpoint.
+def train_albef(
+    recipe: AlbefRecipe, data: TrainingData, out: Path, callbacks: Callbacks, init_from: Path | None = None
+) -> None:
+    """Train a fusion model; ``out`` becomes a folder for ``AlbefGrounder.from_pretrained`` with the best epoch.
 
-    ``start`` is what the training begins with: the folder of a fusion model, or a published checkpoint (``.pth``).
+    ``init_from`` has the initial weights: the folder of a fusion model, or a published checkpoint (``.pth``).
     """
+    sources = () if init_from is None else (SourceModel.read("initial model", init_from),)
     triplets: Mapping[str, Sequence[Triplet]] = {}
-    if any(phase.objective == "amc" for phase in recipe.phases):
-        triplets, boxes = find_triplets(recipe, material)
-        recipe = replace(recipe, supervision=f"photographs with captions, and {boxes}")
-    if recipe.select == "pointing":
-        recipe = replace(recipe, supervision=f"{recipe.supervision}; the epoch is chosen by boxes of validation images")
-    model, pieces = begin(recipe, material, start)
-    examples = make_examples(recipe, material.training, pieces, triplets)
-    extractor = None if model.config.patch else material.extractor
-    validation = Validation(material)
-    look = Looking(material, model.config)
+    if any(phase.loss == "amc" for phase in recipe.phases):
+        triplets = find_triplets(recipe, data)
+    model, pieces = initial_model(recipe, data, init_from)
+    examples = make_examples(recipe, data.training, pieces, triplets)
+    extractor = None if model.config.patch else data.extractor
+    validation = Validation(data)
+    look = Looking(data, model.config)
 
     def pointer(network: Network) -> AlbefGrounder:
         return AlbefGrounder(network.model, pieces, extractor, recipe.name, recipe.max_words)
 
-    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+    def save(network: Network, epoch: int, scores: Scores) -> None:
         best = pointer(network)
-        if model.config.explain == "look":
+        if model.config.map_source == "attention":
             with torch.no_grad():
-                best.presence = calibrate(best, material.validation, look.to_ask)
-        best.save_pretrained(out, card_files(recipe, material, epoch, scores, "phrases of the captions"))
-        talk.save_best(network, epoch, scores)
+                best.presence = calibrate(best, data.validation, look.to_ask)
+        best.save_pretrained(out, card_files(recipe, data, epoch, scores, "phrases of the captions", sources))
 
     pad = pieces.id("[PAD]")
     train(
@@ -299,63 +299,62 @@ def train_albef(recipe: AlbefRecipe, material: Material, out: Path, talk: Talk, 
         lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip),
         out,
         lambda network, phase: validation.scores(pointer(network), look),
-        replace(talk, save_best=save_best),
+        save,
+        callbacks,
     )
 
 
-def begin(recipe: AlbefRecipe, material: Material, start: Path | None) -> tuple[AlbefNet, WordPieces]:
-    """The model that training starts from, and its word pieces."""
-    if start is not None and start.is_dir():
-        found = AlbefGrounder.from_pretrained(start)
+def initial_model(recipe: AlbefRecipe, data: TrainingData, init_from: Path | None) -> tuple[AlbefNet, WordPieces]:
+    """The model before training, and its word pieces."""
+    if init_from is not None and init_from.is_dir():
+        found = AlbefGrounder.from_pretrained(init_from)
         if found.extractor is not None:
-            require_extractor(material.extractor["name"], found.extractor.name)
+            require_extractor(data.extractor["name"], found.extractor.name)
         return found.network.train(), found.pieces
     if recipe.text == "fresh":
-        pieces = WordPieces.build((c.text for s in material.training for c in s.captions), recipe.minimum)
+        pieces = WordPieces.build((c.text for s in data.training for c in s.captions), recipe.min_count)
     else:
         pieces = WordPieces.load(minilm_folder() / "vocab.txt")
     config = replace(recipe.model, vocabulary=len(pieces))
     if not config.patch:
-        grid = material.regions[material.training[0].image_id].grid
+        grid = data.regions[data.training[0].image_id].grid
         if grid is None or grid.ndim != 3:
-            raise DeixisError(f"the recipe {recipe.name} looks at feature grids; make the features again with --grid.")
+            raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
         config = replace(config, features=grid.shape[-1], side=max(grid.shape[:2]))
     torch.manual_seed(recipe.seed)
     model = AlbefNet(config)
     if isinstance(model.image.patches, nn.Linear):
-        some = material.training[:: -(-len(material.training) // WHITENED)]
-        grids = [square_grid(material.regions[sample.image_id], config) for sample in some]
-        whiten(model.image.patches, torch.stack(grids).flatten(0, 2))
-    if start is not None:
-        load_published(model, start)
+        some = data.training[:: -(-len(data.training) // WHITENED)]
+        grids = [square_grid(data.regions[sample.image_id], config) for sample in some]
+        fit_whitening(model.image.patches, torch.stack(grids).flatten(0, 2))
+    if init_from is not None:
+        load_published(model, init_from)
     elif recipe.text == "minilm":
         load_minilm(model)
     return model, pieces
 
 
-def find_triplets(recipe: AlbefRecipe, material: Material) -> tuple[dict[str, list[Triplet]], str]:
-    """The texts with boxes of each training image, and in words where the boxes come from."""
+def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
+    """The texts with boxes of each training image, from detections or from the boxes of the training set."""
     if recipe.detections:
-        found = _detected(recipe, material.training)
-        source = f"boxes found by a detector ({Path(recipe.detections).name})"
+        found = _detected(recipe, data.training)
     else:
         makers: dict[str, Callable[[Sample, float], Iterable[Triplet]]] = {
             visual_genome.NAME: visual_genome.triplets,
             coco.NAME: instance_triplets,
         }
-        make = makers.get(material.source, phrase_triplets)
-        found = {sample.image_id: list(make(sample, recipe.min_area)) for sample in material.training}
-        source = "boxes of the training set"
+        make = makers.get(data.source, phrase_triplets)
+        found = {sample.image_id: list(make(sample, recipe.min_area)) for sample in data.training}
     if not any(found.values()):
         raise DeixisError(
-            f"the recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
-            "for these images; name a file of detections (--detections), or choose an albef recipe."
+            f"recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
+            "for these images. Name a file of detections (--detections), or choose an albef recipe."
         )
-    return found, source
+    return found
 
 
 def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[Triplet]]:
-    """Detector labels, and the phrases of the captions that mean one of them."""
+    """Triplets of detector labels, and of the caption phrases that name a detected class."""
     things = read_detections(Path(recipe.detections), recipe.min_score)
     parses = iter(parse([caption.text for sample in samples for caption in sample.captions]))
     found = {}
@@ -373,44 +372,46 @@ def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[
 
 @dataclass(frozen=True, eq=False)
 class Looking:
-    """Images by id, as the model takes them."""
+    """Input images of the model by id."""
 
-    material: Material
+    data: TrainingData
     config: AlbefConfig
 
     def to_learn(self, image_id: str) -> Tensor:
-        """With varied colours where the model reads pixels."""
+        """The input for training: grid cells, or pixels with varied colours."""
         if self.config.patch:
-            return standardised(varied(square_pixels(self._samples[image_id].open(), self.config)))
-        return square_grid(self.material.regions[image_id], self.config)
+            return standardise(jitter_colours(square_pixels(self._samples[image_id].open(), self.config)))
+        return square_grid(self.data.regions[image_id], self.config)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
-        """As a pointer takes it."""
-        return self._samples[image_id].open() if self.config.patch else self.material.regions[image_id]
+        """The input of :meth:`AlbefGrounder.encode`."""
+        return self._samples[image_id].open() if self.config.patch else self.data.regions[image_id]
 
     @cached_property
     def _samples(self) -> dict[str, Sample]:
-        return {sample.image_id: sample for sample in (*self.material.training, *self.material.validation)}
+        return {sample.image_id: sample for sample in (*self.data.training, *self.data.validation)}
 
 
 class Validation:
-    """The validation images: which caption finds which image, and where phrases point, where boxes can tell."""
+    """Validation: retrieval of images by captions, and pointing where there are boxes."""
 
-    def __init__(self, material: Material) -> None:
-        self.samples = tuple(material.validation)
-        self.references = phrase_references(Dataset(material.source, "val", self.samples))
+    def __init__(self, data: TrainingData) -> None:
+        self.samples = tuple(data.validation)
+        self.references = phrase_references(Dataset(data.source, "val", self.samples))
 
     @torch.no_grad()
     def scores(self, pointer: AlbefGrounder, look: Looking) -> Scores:
-        """R@1 of finding the image of a caption by the whole; pointing of phrases with boxes."""
+        """R@1 of the image of a caption by the contrastive score; pointing of phrases with boxes."""
         model, images = pointer.network, [s.image_id for s in self.samples]
         captions = [caption.text for sample in self.samples for caption in sample.captions]
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
         device = device_of(model)
         seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[:, 0] for i in images]
-        whole = nn.functional.normalize(model.share_image(torch.cat(seen)), dim=-1)
+        whole = nn.functional.normalize(model.project_image(torch.cat(seen)), dim=-1)
         said = [
-            nn.functional.normalize(model.share_text(model.read(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1)
+            nn.functional.normalize(
+                model.project_text(model.encode_text(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1
+            )
             for at in range(0, len(captions), 64)
         ]
         found = retrieval((whole @ torch.cat(said).T).cpu().numpy(), images, owner=owner)

@@ -1,4 +1,4 @@
-"""The image encoder: a vision transformer on patches of pixels or on the cells of a feature grid."""
+"""Image encoder: a vision transformer on patches of pixels or on the cells of a feature grid."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from deixis.methods.albef.config import AlbefConfig
 
 
 class ImageEncoder(nn.Module):
-    """Images in, a token for the whole and one for each patch or cell out.
+    """Vision transformer with a [CLS] token (``whole``) and one token for each patch or cell.
 
-    Positions are learnt for a square of ``config.side`` tokens and interpolated for any other, so that a model for 256
-    pixels reads 384.
+    Position embeddings are learnt for a square of ``config.side`` tokens and interpolated for other sizes, so that a
+    model for 256 pixels can read 384.
     """
 
     def __init__(self, config: AlbefConfig) -> None:
@@ -30,7 +30,7 @@ class ImageEncoder(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.image_layers))
         self.norm = nn.LayerNorm(width, eps=1e-6)
         nn.init.trunc_normal_(self.whole, std=0.02)
-        # cells come whitened: positions have to be heard beside numbers of about 1
+        # cells are whitened to a deviation of 1, so positions need larger values
         nn.init.trunc_normal_(self.positions, std=0.02 if config.patch else 0.2)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -46,27 +46,8 @@ class ImageEncoder(nn.Module):
         return self.norm(x)
 
 
-@torch.no_grad()
-def whiten(patches: nn.Linear, cells: Tensor) -> None:
-    """Let the layer that reads cells begin with their principal directions, by what cells ``[N, features]`` are like.
-
-    Features of a backbone share a large mean and a few large directions, and a small network spends its first
-    thousands of steps on undoing that.
-    """
-    middle = cells.double().mean(0)
-    centred = cells.double() - middle
-    variance, directions = torch.linalg.eigh(centred.T @ centred / len(cells))
-    width = min(patches.out_features, patches.in_features)
-    floor = 1e-6 * variance[-1]  # directions in which the cells do not differ
-    turn = (directions[:, -width:] / variance[-width:].clamp(min=floor).sqrt()).T  # [width, features]
-    patches.weight.zero_()
-    patches.weight[:width] = turn.to(patches.weight.dtype)
-    patches.bias.zero_()
-    patches.bias[:width] = -(turn @ middle).to(patches.bias.dtype)
-
-
 class Block(nn.Module):
-    """Attention and two linear layers, each behind a layer norm and beside a residual."""
+    """Pre-norm transformer block: attention and two linear layers, each with a residual."""
 
     def __init__(self, config: AlbefConfig) -> None:
         super().__init__()
@@ -81,13 +62,13 @@ class Block(nn.Module):
         images, count, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(images, count, 3, self.heads, -1)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each [I, heads, N, width / heads]
-        seen = F.scaled_dot_product_attention(query, key, value)
-        x = x + self.out(seen.transpose(1, 2).reshape(images, count, width))
+        attended = F.scaled_dot_product_attention(query, key, value)
+        x = x + self.out(attended.transpose(1, 2).reshape(images, count, width))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
 def resize_positions(positions: Tensor, rows: int, columns: int) -> Tensor:
-    """Position embeddings ``[1, 1 + side * side, width]`` for another grid, bicubic; the first belongs to the whole."""
+    """Interpolate position embeddings ``[1, 1 + side * side, width]`` to another grid, bicubic; [CLS] is unchanged."""
     whole, cells = positions[:, :1], positions[:, 1:]
     side = round(cells.shape[1] ** 0.5)
     if (rows, columns) == (side, side):

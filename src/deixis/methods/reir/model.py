@@ -15,13 +15,15 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
+from deixis.language.descriptions import Description, describe
 from deixis.language.queries import Query
 from deixis.language.tokenise import tokens
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
-from deixis.localize.heat import heat_map, hottest, point_in_box
+from deixis.localize.heat import heat_map
+from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.reir.network import ReirConfig, ReirNet
-from deixis.methods.reir.phrases import Description, describe, name_vectors, pad_phrases
+from deixis.methods.reir.phrases import name_vectors, pad_phrases
 from deixis.model_folder import read_model, write_model
 from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
@@ -79,7 +81,7 @@ class ReirGrounder:
         groundings = []
         for phrase, one in zip(phrases, found, strict=True):
             heat = heat_map(one.attention, photo.boxes, photo.size)
-            point = point_in_box(heat, one.box, hottest(heat))
+            point = point_in_box(heat, one.box, centre_of_maximum(heat))
             score = self.calibration(one.evidence)
             groundings.append(Grounding(phrase.text, one.box, score, phrase.start, phrase.end, point=point, heat=heat))
         return groundings
@@ -111,10 +113,10 @@ class ReirGrounder:
             some = regions[start : start + batch]
             asked = descriptions[start : start + batch]
             device = device_of(self.network)
-            phrases = to_device(pad_phrases(asked, self.vocabulary, meaning=named), device)
+            phrases = to_device(pad_phrases(asked, self.vocabulary, embed=named), device)
             names = name_vectors(some, self.network.config.top_names).to(device) if named else None
             matched = self.network(to_device(pad_regions(some), device), phrases, names, place)
-            boxes, evidence = (part.cpu().numpy() for part in matched.answer())
+            boxes, evidence = (part.cpu().numpy() for part in matched.predict())
             attention = matched.attention.cpu().double().numpy()  # [I, P, N]
             for i, one in enumerate(some):
                 count = sum(len(description.phrases) for description in asked[i])
@@ -140,17 +142,12 @@ class ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[ReirNet, ReirGrounder]:
-            refiner = ReirNet(ReirConfig(**_renamed(config["refiner"])))
+            refiner = ReirNet(ReirConfig.from_json(config["refiner"]))
             vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
             calibration = Calibration(**config["calibration"])
             return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration)
 
         return read_model(folder, "grounder", build)
-
-
-def _renamed(config: Json) -> Json:
-    """Return a stored configuration with the names of this version: the place "best" is now "attention"."""
-    return {**config, "place": "attention"} if config.get("place") == "best" else config
 
 
 def alone(phrase: str) -> Description:

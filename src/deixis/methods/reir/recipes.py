@@ -1,52 +1,60 @@
-"""The grounders: ReIR, the rows of its ablation, and the baselines that only reconstruct, at two sizes.
+"""Recipes of ReIR, the rows of its ablation, and the reconstruction baselines, each at two sizes.
 
-Where each value comes from stands in docs/paper-index.md; a comment beside a value says where code and paper differ.
+docs/paper-index.md gives the source of each value. A comment beside a value says where code and paper differ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from deixis.methods.reir.losses.ranking import RankingConfig
 from deixis.methods.reir.losses.self_taught import SelfTaughtConfig
 from deixis.methods.reir.network import ReirConfig
-from deixis.training.recipe import PAIRS, Phase, Recipe, Schedule
+from deixis.training.recipe import Phase, Recipe, Schedule
 
-FROM_DATA = 0  # filled in when the data is known
+FROM_DATA = 0  # set when the data is known
 
 
 @dataclass(frozen=True)
 class RelationConfig:
-    """The relations that are told apart."""
+    """Classification of relations."""
 
     weight: float = 1.0  # lambda_2
-    minimum: int = 101  # how often a relation must be said to be a category: more than 100 times (Sec. 4.2)
-    balanced: bool = False  # rare categories count more, by the root of their frequency: the published code
+    min_count: int = 101  # occurrences of a relation that make it a category: more than 100 (Sec. 4.2)
+    balanced: bool = False  # weight rare categories more, by the root of their frequency: the published code
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReirRecipe(Recipe):
-    """A grounder. It has one objective, the sum of Eq. 12, whose terms are weighted here."""
+    """A phrase grounder. It has one loss, the sum of Eq. 12, whose terms are weighted here."""
 
-    purpose = "A phrase grounder: it finds the place of a phrase in a photograph, or says that it is not there."
-    model: ReirConfig  # its vocabulary and width of features are filled in from the data
+    purpose = "A phrase grounder: the place of a phrase in a photograph, and the probability that it is there."
+    losses = ("reir",)
+    loss_terms: ClassVar[Mapping[str, str]] = {
+        "reconstruct": "reconstruction of the phrase from the regions of the first stage",
+        "reconstruct_fine": "reconstruction of the phrase from the regions of the second stage",
+        "ranking": "captions of the image against captions of other images",
+        "boxes": "box regression towards the most confident region",
+        "relations": "classification of the relation between two phrases",
+    }
+    model: ReirConfig  # its vocabulary and width of features are set from the data
     reconstruct: float = 1.0  # weight of the phrase reconstruction at both stages; the published code drops the first
     ranking: RankingConfig = field(default_factory=RankingConfig)
-    relations: RelationConfig = field(default_factory=RelationConfig)  # counts only where the model has a graph
-    self_taught: SelfTaughtConfig = field(default_factory=SelfTaughtConfig)  # counts only where the model regresses
-    select: Literal["accuracy", "mean_iou", "pointing", "AUC"] = "accuracy"  # all but AUC need validation boxes
+    relations: RelationConfig = field(default_factory=RelationConfig)  # used only by models with a graph
+    self_taught: SelfTaughtConfig = field(default_factory=SelfTaughtConfig)  # used only by models with box regression
+    monitor: Literal["accuracy", "mean_iou", "pointing", "AUC"] = "accuracy"  # all but AUC need validation boxes
 
 
 REIR = ReirRecipe(
     name="reir",
     paper="ReIR, Table 2, 'ours'",
-    supervision=PAIRS,
     model=ReirConfig(vocabulary=FROM_DATA, features=FROM_DATA),
     phases=(Phase(epochs=21),),  # 80k iterations of 40 captions on Flickr30k (Sec. 4.2)
-    # Sec. 4.2 has SGD at 1e-3, a tenth at 32k and 40k iterations; Adam at this rate stands for it
-    schedule=Schedule(rate=2e-4, decay=0.1, every=9, clip=1.0),
-    images=8,  # 40 captions
+    # Sec. 4.2 has SGD at 1e-3, divided by 10 at 32k and 40k iterations; we use Adam with this learning rate
+    schedule=Schedule(lr=2e-4, decay=0.1, decay_every=9, clip_norm=1.0),
+    batch_images=8,  # 40 captions
     max_words=40,
 )
 
@@ -81,7 +89,7 @@ WHOLE = replace(
 
 
 def _rows() -> list[ReirRecipe]:
-    """The rows of Table 2 between the baseline and the whole."""
+    """The rows of Table 2 between the baseline and the full model."""
     changes: dict[str, tuple[str, ReirConfig]] = {
         "two-stages": ("TSD", replace(REIR.model, regress="none", graph="none")),
         "region-regression": ("TSD, STR without the phrase", replace(REIR.model, regress="region", graph="none")),
@@ -96,9 +104,9 @@ def _rows() -> list[ReirRecipe]:
 
 
 def small(recipe: ReirRecipe) -> ReirRecipe:
-    """The same method at a size and length that two cores train in minutes to an hour."""
-    # what needs far fewer steps: a product of two networks for a network of the pair, features without their large
-    # common directions, and all negatives for the hardest, whose hinge stands still for long
+    """The recipe at a size and length that two cores train in minutes to an hour."""
+    # needs far fewer steps: a product of two networks in place of a network of the pair, whitened features, and all
+    # negatives in place of the hardest, whose hinge stays constant for long
     sizes = replace(recipe.model, words=200, width=384, hidden=384, dropout=0.2)
     model = replace(sizes, similarity="product", whiten=256)
     return replace(
@@ -106,14 +114,14 @@ def small(recipe: ReirRecipe) -> ReirRecipe:
         name=f"{recipe.name}-small",
         model=model,
         phases=(Phase(epochs=12),),
-        schedule=Schedule(rate=1e-3, decay=0.8, every=1, clip=1.0),
+        schedule=Schedule(lr=1e-3, decay=0.8, decay_every=1, clip_norm=1.0),
         ranking=replace(recipe.ranking, form="log"),
-        relations=replace(recipe.relations, minimum=21),
-        images=16,
-        minimum=3,
+        relations=replace(recipe.relations, min_count=21),
+        batch_images=16,
+        min_count=3,
     )
 
 
 _PAPER_SIZE = [REIR, BASELINE, *_rows(), WHOLE, RECONSTRUCTION, KNOWLEDGE]
 
-GROUNDERS: dict[str, ReirRecipe] = {recipe.name: recipe for each in _PAPER_SIZE for recipe in (each, small(each))}
+REIR_RECIPES: dict[str, ReirRecipe] = {recipe.name: recipe for each in _PAPER_SIZE for recipe in (each, small(each))}

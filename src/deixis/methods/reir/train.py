@@ -1,4 +1,4 @@
-"""Training a grounder: its network with all objectives, what it is shown, how it is validated."""
+"""Train ReIR: its network with all losses, batches, validation."""
 
 from __future__ import annotations
 
@@ -14,30 +14,38 @@ from torch import Tensor, nn
 
 from deixis.calibration import Calibration, auc, fit
 from deixis.data import Dataset, Sample
+from deixis.data.descriptions import caption_descriptions
 from deixis.errors import DeixisError
-from deixis.language.parse import parse
-from deixis.language.relations import Relation, relation_categories
+from deixis.language.descriptions import Description, truncate
+from deixis.language.relations import relation_categories
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
 from deixis.layers.text_vectors import text_vectors
-from deixis.localize.heat import heat_map, hottest
-from deixis.methods.reir.losses.ranking import caption_fit, ranking
+from deixis.layers.whitening import fit_whitening
+from deixis.localize.heat import heat_map
+from deixis.localize.points import centre_of_maximum
+from deixis.methods.reir.losses.ranking import caption_scores, ranking
 from deixis.methods.reir.losses.reconstruction import PhraseDecoder, reconstruction
-from deixis.methods.reir.losses.relations import RelationClassifier, rarity, relation_loss
+from deixis.methods.reir.losses.relation_classification import (
+    RelationClassifier,
+    inverse_frequency_weights,
+    relation_loss,
+)
 from deixis.methods.reir.losses.self_taught import self_taught
 from deixis.methods.reir.model import Found, ReirGrounder
 from deixis.methods.reir.network import Matched, ReirConfig, ReirNet
-from deixis.methods.reir.phrases import Description, PaddedPhrases, describe, name_vectors, pad_phrases
+from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
 from deixis.methods.reir.recipes import ReirRecipe
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, phrase_scores
 from deixis.metrics.references import phrase_references
-from deixis.runs.run import Material, card_files
-from deixis.training.loop import Scores, Talk, train
+from deixis.training.callbacks import Callbacks
+from deixis.training.card import card_files
+from deixis.training.data import TrainingData
+from deixis.training.loop import train
 from deixis.training.recipe import Phase
+from deixis.training.types import Scores
 from deixis.types import Grounding, Point, Regions
 from deixis.vision.extractor import RegionExtractor
-
-NOT_SEEN = "notvisual"  # the type of phrases that Flickr30k Entities marks as naming nothing in the picture
 
 
 @dataclass(frozen=True)
@@ -54,22 +62,23 @@ class Batch:
 
     regions: PaddedRegions
     phrases: PaddedPhrases
-    names: Tensor | None  # [I, N, E] what regions are called
+    names: Tensor | None  # [I, N, E] vectors of the class names of regions
 
 
 class Network(nn.Module):
-    """The refiner, and what exists only while training: a decoder of phrases and a classifier of relations."""
+    """The grounder's network, and for training only a decoder of phrases and a classifier of relations."""
 
     def __init__(self, recipe: ReirRecipe, config: ReirConfig, relations: Sequence[int] = ()) -> None:
-        """``relations`` is how often each category of relation is said."""
+        """``relations`` is the number of occurrences of each category of relation."""
         super().__init__()
+        recipe.check_losses()
         self.recipe = recipe
         torch.manual_seed(recipe.seed)
         self.refiner = ReirNet(config)
         if recipe.reconstruct:
             self.decoder = PhraseDecoder(config.vocabulary, config.words, config.width, config.hidden)
         if config.graph != "none" and recipe.relations.weight and relations:
-            weights = rarity(relations) if recipe.relations.balanced else None
+            weights = inverse_frequency_weights(relations) if recipe.relations.balanced else None
             self.relations = RelationClassifier(config.width, config.hidden, len(relations), weights)
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
@@ -78,71 +87,42 @@ class Network(nn.Module):
         matched = self.refiner(batch.regions, phrases, batch.names)
         terms: dict[str, Tensor] = {}
         if recipe.reconstruct:
-            again = reconstruction(self.decoder, matched.seen(), phrases.spelling, phrases.mask)
+            again = reconstruction(self.decoder, matched.attended(), phrases.spelling, phrases.mask)
             terms["reconstruct"] = recipe.reconstruct * again
             if matched.fine is not None:
-                again = reconstruction(self.decoder, matched.fine.seen(), phrases.spelling, phrases.mask)
+                again = reconstruction(self.decoder, matched.fine.attended(), phrases.spelling, phrases.mask)
                 terms["reconstruct_fine"] = recipe.reconstruct * again
         if recipe.ranking.weight:
-            each = self.refiner.compare(matched, batch.regions, phrases, batch.names)
-            scores, owner = caption_fit(each, phrases.mask, phrases.caption, phrases.words.shape[1])
+            each = self.refiner.score_phrases(matched, batch.regions, phrases, batch.names)
+            scores, owner = caption_scores(each, phrases.mask, phrases.caption, phrases.words.shape[1])
             hinges = ranking(scores, owner, recipe.ranking.form, recipe.ranking.margin)
             terms["ranking"] = recipe.ranking.weight * hinges / max(1, len(owner))
-        if matched.moves is not None and progress >= recipe.self_taught.warm_up:
+        if matched.offsets is not None and progress >= recipe.self_taught.warmup:
             terms["boxes"] = recipe.self_taught.weight * self._taught(matched, batch)
         if matched.fine is not None and hasattr(self, "relations"):
-            told = relation_loss(self.relations, matched.fine.seen(), phrases.relation)
+            told = relation_loss(self.relations, matched.fine.attended(), phrases.relation)
             terms["relations"] = recipe.relations.weight * told
         return terms
 
     def _taught(self, matched: Matched, batch: Batch) -> Tensor:
-        """Eq. 15: both stages."""
+        """Self-taught regression of both stages (Eq. 15)."""
         config, mask = self.recipe.self_taught, batch.phrases.mask.unsqueeze(-1)
-        assert matched.moves is not None
+        assert matched.offsets is not None
         where = mask & batch.regions.mask.unsqueeze(1)
-        loss = self_taught(matched.moves, matched.boxes.unsqueeze(1), matched.confidence, where, config)
+        loss = self_taught(matched.offsets, matched.boxes.unsqueeze(1), matched.confidence, where, config)
         fine = matched.fine
-        if fine is not None and fine.moves is not None:
+        if fine is not None and fine.offsets is not None:
             kept = mask & (fine.scores > -torch.inf)
-            sure = matched.sure() if matched.voted else fine.attention  # as the answer is chosen
-            loss = loss + self_taught(fine.moves, fine.boxes, sure, kept, config)
+            confidence = matched.fine_confidence() if matched.by_votes else fine.attention  # as the box is selected
+            loss = loss + self_taught(fine.offsets, fine.boxes, confidence, kept, config)
         return loss
-
-
-def descriptions(samples: Sequence[Sample]) -> dict[str, tuple[Description, ...]]:
-    """The captions of each image with their phrases: those that the data set marks, else those that a parser finds.
-
-    A marked span is words, not a box; where a data set says that a phrase names nothing visible, it is left out.
-    """
-    captions = [(sample, caption) for sample in samples for caption in sample.captions]
-    marked = any(caption.phrases for _, caption in captions)
-    found: dict[str, list[Description]] = {}
-    for (sample, caption), grammar in zip(captions, parse([c.text for _, c in captions]), strict=True):
-        spans = [phrase for phrase in caption.phrases if NOT_SEEN not in phrase.types] if marked else None
-        found.setdefault(sample.image_id, []).append(describe(grammar, spans))
-    return {image: tuple(several) for image, several in found.items()}
-
-
-def cut(description: Description, words: int) -> Description:
-    """The first words of a description, with the phrases that end there and the relations between these."""
-    kept = [number for number, (_, end) in enumerate(description.phrases) if end <= words]
-    place = {number: at for at, number in enumerate(kept)}
-    return Description(
-        description.words[:words],
-        tuple(description.phrases[number] for number in kept),
-        tuple(
-            Relation(place[r.subject], r.name, place[r.object])
-            for r in description.relations
-            if r.subject in place and r.object in place
-        ),
-    )
 
 
 def make_examples(samples: Sequence[Sample], max_words: int) -> list[Example]:
     """Images with at least one caption that has a phrase; captions without any are left out."""
     examples = []
-    for image, several in descriptions(samples).items():
-        usable = tuple(short for each in several if (short := cut(each, max_words)).phrases)
+    for image, several in caption_descriptions(samples).items():
+        usable = tuple(short for each in several if (short := truncate(each, max_words)).phrases)
         if usable:
             examples.append(Example(image, usable))
     return examples
@@ -155,77 +135,77 @@ def collate(
     categories: Mapping[str, int],
     config: ReirConfig,
 ) -> Batch:
-    """Pad regions and captions to the most of the batch."""
+    """Pad regions and captions to the largest numbers of the batch."""
     seen, named = [regions[example.image_id] for example in examples], config.names != "none"
     phrases = pad_phrases([example.descriptions for example in examples], vocabulary, categories, named)
     return Batch(pad_regions(seen), phrases, name_vectors(seen, config.top_names) if named else None)
 
 
-def train_reir(recipe: ReirRecipe, material: Material, out: Path, talk: Talk) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``ReirGrounder.from_pretrained`` with the best checkpoint."""
-    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
-    like = material.regions[material.training[0].image_id]
+def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
+    """Train a grounder; ``out`` becomes a folder for ``ReirGrounder.from_pretrained`` with the best epoch."""
+    vocabulary = Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    like = data.regions[data.training[0].image_id]
     config = replace(
         recipe.model,
         vocabulary=len(vocabulary),
         features=like.features.shape[1],
-        detector=RegionExtractor(material.extractor["description"]).is_detector,
+        detector=RegionExtractor(**data.extractor).is_detector,
     )
-    examples = make_examples(material.training, recipe.max_words)
+    examples = make_examples(data.training, recipe.max_words)
     if not examples:
-        raise DeixisError(f"no caption of {material.source} has a noun phrase that could be looked for.")
+        raise DeixisError(f"{data.source}: no training caption has a noun phrase. Use captions with nouns.")
     said = Counter(r.name for e in examples for d in e.descriptions for r in d.relations)
-    kept = relation_categories(said.elements(), recipe.relations.minimum)
+    kept = relation_categories(said.elements(), recipe.relations.min_count)
     categories = {name: number for number, name in enumerate(kept, 1)}
     if config.names != "none":
-        # all at once, rather than a few in every batch of the first epoch
+        # one pass in place of many small ones in the first epoch
         text_vectors([text for e in examples for d in e.descriptions for text in d.texts()])
-    validation = Validation(material)
+    validation = Validation(data)
 
     def grounder(network: Network, calibration: Calibration | None = None) -> ReirGrounder:
-        return ReirGrounder(network.refiner, vocabulary, material.extractor, recipe.name, calibration)
+        return ReirGrounder(network.refiner, vocabulary, data.extractor, recipe.name, calibration)
 
     def validate(network: Network, phase: Phase) -> Scores:
         return validation.scores(grounder(network))
 
-    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+    def save(network: Network, epoch: int, scores: Scores) -> None:
         calibration = validation.calibration(grounder(network))
-        files = card_files(recipe, material, epoch, scores, "AUC: phrases of the photograph against those of another")
+        files = card_files(recipe, data, epoch, scores, "AUC: phrases of the photograph against those of another")
         grounder(network, calibration).save_pretrained(out, files)
-        talk.save_best(network, epoch, scores)
 
     network = Network(recipe, config, [said[name] for name in kept])
     if config.whiten:
-        network.refiner.fit_whitening(some_features(material))
+        fit_whitening(network.refiner.whiten, some_features(data))
     train(
         recipe,
         network,
         examples,
-        lambda some: collate(some, material.regions, vocabulary, categories, config),
+        lambda some: collate(some, data.regions, vocabulary, categories, config),
         out,
         validate,
-        replace(talk, save_best=save_best),
+        save,
+        callbacks,
     )
 
 
-def some_features(material: Material, images: int = 1000, every: int = 4) -> Tensor:
-    """Features ``[R, D]`` of every fourth region of training images that lie evenly over the training set."""
-    ids = [sample.image_id for sample in material.training]
+def some_features(data: TrainingData, images: int = 1000, every: int = 4) -> Tensor:
+    """Features ``[R, D]`` of every fourth region of evenly chosen training images."""
+    ids = [sample.image_id for sample in data.training]
     chosen = ids[:: max(1, len(ids) // images)]
-    rows = np.concatenate([material.regions[image].features[::every] for image in chosen])
+    rows = np.concatenate([data.regions[image].features[::every] for image in chosen])
     return torch.from_numpy(rows.astype(np.float32))
 
 
 class Validation:
-    """The validation images: where a grounder finds their phrases, and phrases that are not there."""
+    """Validation: groundings of the phrases of each image, and evidence for phrases of another image."""
 
-    def __init__(self, material: Material) -> None:
-        self.material = material
-        several = descriptions(material.validation)
+    def __init__(self, data: TrainingData) -> None:
+        self.data = data
+        several = caption_descriptions(data.validation)
         self.images = [image for image, each in several.items() if any(d.phrases for d in each)]
         self._own = [several[image] for image in self.images]
         if not self.images:
-            raise DeixisError(f"no validation caption of {material.source} has a noun phrase to look for.")
+            raise DeixisError(f"{data.source}: no validation caption has a noun phrase. Use captions with nouns.")
 
     def scores(self, grounder: ReirGrounder) -> Scores:
         """AUC of present against absent phrases; accuracy, mean IoU and pointing too where there are boxes."""
@@ -238,18 +218,18 @@ class Validation:
         return scores
 
     def answers(self, grounder: ReirGrounder) -> dict[str, list[Grounding]]:
-        """Reference id -> where the grounder finds the phrase, for all that have boxes."""
+        """Reference id -> grounding of the phrase, for all phrases with boxes."""
         return self._answers(self._find(grounder, self._own))
 
     def calibration(self, grounder: ReirGrounder) -> Calibration:
-        """What turns this grounder's evidence into a chance."""
+        """Fit the calibration from evidence to probability of presence."""
         return fit(*self._evidence(grounder, self._find(grounder, self._own)))
 
     def _find(self, grounder: ReirGrounder, asked: Sequence[Sequence[Description]]) -> list[list[Found]]:
-        return list(grounder.find([self.material.regions[image] for image in self.images], asked))
+        return list(grounder.find([self.data.regions[image] for image in self.images], asked))
 
     def _evidence(self, grounder: ReirGrounder, own: Sequence[Sequence[Found]]) -> tuple[list[float], list[float]]:
-        """For phrases of the photograph, and for phrases of another one whose last word nobody says of this one."""
+        """Evidence of present phrases, and of phrases of another image whose last word no caption of this one has."""
         others = self._own[1:] + self._own[:1]
         absent = []
         for mine, theirs, found in zip(self._own, others, self._find(grounder, others), strict=True):
@@ -259,7 +239,7 @@ class Validation:
         return [one.evidence for found in own for one in found], absent
 
     def _answers(self, own: Sequence[Sequence[Found]]) -> dict[str, list[Grounding]]:
-        """Reference id -> where the phrase was found."""
+        """Reference id -> grounding."""
         places = {
             (image, number, start): one
             for image, several, found in zip(self.images, self._own, own, strict=True)
@@ -276,11 +256,11 @@ class Validation:
         }
 
     def _point(self, image: str, found: Found) -> Point:
-        regions = self.material.regions[image]
-        return hottest(heat_map(found.attention, regions.boxes, regions.size))
+        regions = self.data.regions[image]
+        return centre_of_maximum(heat_map(found.attention, regions.boxes, regions.size))
 
     @cached_property
     def references(self) -> tuple[PhraseReference, ...]:
         """Phrases with boxes; there may be none."""
-        samples = tuple(s for s in self.material.validation if s.image_id in self.images)
-        return phrase_references(Dataset(self.material.source, "val", samples))
+        samples = tuple(s for s in self.data.validation if s.image_id in self.images)
+        return phrase_references(Dataset(self.data.source, "val", samples))

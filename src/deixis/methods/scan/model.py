@@ -15,13 +15,15 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
+from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
-from deixis.localize.heat import heat_map, hottest, point_in_box
-from deixis.localize.votes import chosen
-from deixis.methods.scan.network import ScanConfig, ScanNet, Seen
+from deixis.localize.attention import select_region
+from deixis.localize.heat import heat_map
+from deixis.localize.points import centre_of_maximum, point_in_box
+from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
 from deixis.model_folder import read_model, write_model
 from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
@@ -42,10 +44,10 @@ class Placing:
 
 @dataclass(frozen=True, eq=False)
 class EncodedPhoto:
-    """The regions of one photograph, and their vectors in the common space."""
+    """The regions of one photograph, and their vectors in the joint embedding space."""
 
     regions: Regions
-    seen: Seen  # of one image
+    encoded: EncodedRegions  # of one image
 
 
 class ScanGrounder:
@@ -80,9 +82,11 @@ class ScanGrounder:
         """Project the regions of several photographs in one pass."""
         for one in regions:
             self.extractor.require(one)
-        seen = see(self.network, regions)
+        encoded = encode_regions(self.network, regions)
         return [
-            EncodedPhoto(one, Seen(seen.vectors[i : i + 1, : len(one)], seen.mask[i : i + 1, : len(one)]))
+            EncodedPhoto(
+                one, EncodedRegions(encoded.vectors[i : i + 1, : len(one)], encoded.mask[i : i + 1, : len(one)])
+            )
             for i, one in enumerate(regions)
         ]
 
@@ -108,8 +112,8 @@ class ScanGrounder:
     @torch.no_grad()
     def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
         """Return the match score of each text with the photograph (Eq. 6, 8)."""
-        heard = self.network.hear(*self.encode_texts(parse([phrase.text for phrase in phrases], quiet=True)))
-        return [float(score) for score in self.network.scores(photo.seen, heard)[0].cpu()]
+        words = self.network.encode_words(*self.encode_texts(parse([phrase.text for phrase in phrases], quiet=True)))
+        return [float(score) for score in self.network.scores(photo.encoded, words)[0].cpu()]
 
     def phrase_probability(self, evidence: float) -> float:
         """Return the probability that a phrase with this evidence is present."""
@@ -122,21 +126,21 @@ class ScanGrounder:
     @torch.no_grad()
     def scores(self, regions: Sequence[Regions], sentences: Sequence[str], batch: int = 64) -> npt.NDArray[np.float32]:
         """Return scores ``[images, sentences]`` of all pairs; regions are encoded ``batch`` images at a time."""
-        heard = self.network.hear(*self.encode_texts(parse(sentences, quiet=True)))
+        words = self.network.encode_words(*self.encode_texts(parse(sentences, quiet=True)))
         rows = []
         for start in range(0, len(regions), batch):
             some = regions[start : start + batch]
             for one in some:
                 self.extractor.require(one)
-            rows.append(self.network.scores(see(self.network, some), heard).cpu())
+            rows.append(self.network.scores(encode_regions(self.network, some), words).cpu())
         return torch.cat(rows).numpy()
 
     @torch.no_grad()
     def align(self, photo: EncodedPhoto, parses: Sequence[Parse]) -> tuple[list[Floats], list[Floats]]:
         """Return the attention ``[tokens, N]`` and the relevance ``[tokens]`` of the tokens of each sentence."""
         words, counts = self.encode_texts(parses)
-        heard = self.network.hear(words[None], counts[None])
-        attention, relevance = self.network.align(photo.seen, heard)
+        encoded = self.network.encode_words(words[None], counts[None])
+        attention, relevance = self.network.align(photo.encoded, encoded)
         spans = [slice(1, 1 + len(parsed)) for parsed in parses]  # without bos and eos
         return (
             [weights[span].numpy() for weights, span in zip(attention[0].cpu(), spans, strict=True)],
@@ -147,7 +151,7 @@ class ScanGrounder:
         """Return word ids and which of them count in the score, both ``[C, T]``, on the device of the network."""
         count = self.network.config.count
         ids = [self.vocabulary.encode(parsed.tokens) for parsed in parses]
-        counts = [with_ends(counting(parsed, count, self.vocabulary), count) for parsed in parses]
+        counts = [with_ends(mark_words(parsed, count, self.vocabulary), count) for parsed in parses]
         return pad_words(ids, counts, device_of(self.network))
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
@@ -180,17 +184,6 @@ class ScanGrounder:
 # Words and regions --------------------------------------------------------------------------------------------------
 
 
-def counting(grammar: Parse, count: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
-    """Which tokens count in the score, for :attr:`ScanConfig.count`.
-
-    A word that is not in the vocabulary says nothing of what it names, and counts only where all words do.
-    """
-    if count == "all":
-        return (True,) * len(grammar)
-    wanted = grammar.nouns if count == "nouns" else [tag in count.split("+") for tag in grammar.pos]
-    return tuple(want and token in vocabulary for want, token in zip(wanted, grammar.tokens, strict=True))
-
-
 def with_ends(counts: Sequence[bool], count: str) -> list[bool]:
     """The same with bos and eos, which count where all words do."""
     return [count == "all", *counts, count == "all"]
@@ -208,9 +201,9 @@ def pad_words(
     return words.to(device), counted.to(device)
 
 
-def see(matcher: ScanNet, regions: Sequence[Regions]) -> Seen:
-    """The regions of several images in the common space, computed where the matcher's weights are."""
-    return matcher.see(to_device(pad_regions(regions), device_of(matcher)))
+def encode_regions(matcher: ScanNet, regions: Sequence[Regions]) -> EncodedRegions:
+    """Embed the regions of several images on the matcher's device."""
+    return matcher.encode_regions(to_device(pad_regions(regions), device_of(matcher)))
 
 
 # Places -------------------------------------------------------------------------------------------------------------
@@ -221,6 +214,6 @@ def place_phrase(
 ) -> Grounding:
     """Return the grounding of a phrase whose attention over the regions is ``weights [N]``."""
     heat = heat_map(weights, regions.boxes, regions.size, placing.cells)
-    box = geometry.as_box(regions.boxes[chosen(regions, weights, placing.place, detector)])
-    point = point_in_box(heat, box, hottest(heat))
+    box = geometry.as_box(regions.boxes[select_region(regions, weights, placing.place, detector)])
+    point = point_in_box(heat, box, centre_of_maximum(heat))
     return Grounding(phrase.text, box, score, phrase.start, phrase.end, point=point, heat=heat)

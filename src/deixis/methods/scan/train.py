@@ -1,4 +1,4 @@
-"""Training a matcher: pairs of images and captions, and retrieval for validation."""
+"""Train SCAN and POS-SCAN: pairs of images and captions, and retrieval for validation."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from torch import Tensor, nn
 from deixis.calibration import Calibration, fit
 from deixis.data import Sample
 from deixis.device import device_of
-from deixis.errors import DeixisError
+from deixis.language.nouns import mark_words
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
-from deixis.methods.scan.losses.triplet import matching
-from deixis.methods.scan.model import ScanGrounder, counting, pad_words, see, with_ends
+from deixis.methods.scan.losses.triplet import matching_loss
+from deixis.methods.scan.model import ScanGrounder, encode_regions, pad_words, with_ends
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.scan.recipes import ScanRecipe
 from deixis.metrics.retrieval import retrieval
-from deixis.runs.run import Material, card_files
-from deixis.training.loop import Scores, Talk, train
+from deixis.training.callbacks import Callbacks
+from deixis.training.card import card_files
+from deixis.training.data import TrainingData
+from deixis.training.loop import train
 from deixis.training.recipe import Phase
+from deixis.training.types import Scores
 from deixis.types import Regions
-
-OBJECTIVES = ("hardest", "all")
 
 
 @dataclass(frozen=True)
@@ -50,30 +51,29 @@ class Batch:
 
 
 class Network(nn.Module):
-    """The matcher and its objective."""
+    """The matcher and its loss."""
 
     def __init__(self, recipe: ScanRecipe, config: ScanConfig) -> None:
         super().__init__()
-        for phase in recipe.phases:
-            if phase.objective not in ("", *OBJECTIVES):
-                raise DeixisError(f"a matcher has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}.")
+        recipe.check_losses()
         self.recipe = recipe
         torch.manual_seed(recipe.seed)
         self.matcher = ScanNet(config)
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The loss of one batch."""
-        seen, heard = self.matcher.see(batch.regions), self.matcher.hear(batch.words, batch.counts)
-        hardest = phase.objective != "all"
-        return {"hinge": matching(self.matcher, seen, heard, batch.owner, self.recipe.margin, hardest)}
+        regions = self.matcher.encode_regions(batch.regions)
+        words = self.matcher.encode_words(batch.words, batch.counts)
+        hardest = phase.loss != "all"
+        return {"hinge": matching_loss(self.matcher, regions, words, batch.owner, self.recipe.margin, hardest)}
 
 
 def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, max_words: int) -> list[Pair]:
     """Every caption of every sample, cut to ``max_words`` words."""
     told = [(sample.image_id, caption) for sample in samples for caption in sample.captions if caption.tokens]
     marks: Sequence[tuple[bool, ...]] = [(True,) * len(caption.tokens) for _, caption in told]
-    if count != "all":  # then, and only then, the captions have to be parsed
-        marks = [counting(grammar, count, vocabulary) for grammar in parse([caption.text for _, caption in told])]
+    if count != "all":  # only this needs parses
+        marks = [mark_words(each, count, vocabulary) for each in parse([caption.text for _, caption in told])]
     return [
         Pair(
             image_id,
@@ -85,39 +85,38 @@ def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, ma
 
 
 def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
-    """Pad to the longest caption and the most regions; an image of several captions is there once."""
+    """Pad to the longest caption and the most regions; an image with several captions occurs once."""
     images = {image_id: row for row, image_id in enumerate(dict.fromkeys(pair.image_id for pair in pairs))}
     words, counts = pad_words([pair.words for pair in pairs], [pair.counts for pair in pairs])
     owner = torch.tensor([images[pair.image_id] for pair in pairs])
     return Batch(pad_regions([regions[image_id] for image_id in images]), words, counts, owner)
 
 
-def train_scan(recipe: ScanRecipe, material: Material, out: Path, talk: Talk) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``ScanGrounder.from_pretrained`` with the best checkpoint."""
-    vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
-    like = material.regions[material.training[0].image_id]
+def train_scan(recipe: ScanRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
+    """Train a matcher; ``out`` becomes a folder for ``ScanGrounder.from_pretrained`` with the best epoch."""
+    vocabulary = Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    like = data.regions[data.training[0].image_id]
     config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
-    validation = make_pairs(material.validation, vocabulary, config.count, recipe.max_words)
-
-    named = make_pairs(material.validation, vocabulary, "nouns", recipe.max_words)
+    validation = make_pairs(data.validation, vocabulary, config.count, recipe.max_words)
+    named = make_pairs(data.validation, vocabulary, "nouns", recipe.max_words)
 
     def validate(network: Network, phase: Phase) -> Scores:
-        return recalls(network.matcher, validation, material.regions)
+        return recalls(network.matcher, validation, data.regions)
 
-    def save_best(network: Network, epoch: int, scores: Scores) -> None:
-        curve = calibrate(network.matcher, named, material.regions)
-        aligner = ScanGrounder(network.matcher, vocabulary, material.extractor, recipe.name, curve)
-        aligner.save_pretrained(out, card_files(recipe, material, epoch, scores, "all images and captions, one fold"))
-        talk.save_best(network, epoch, scores)
+    def save(network: Network, epoch: int, scores: Scores) -> None:
+        curve = calibrate(network.matcher, named, data.regions)
+        grounder = ScanGrounder(network.matcher, vocabulary, data.extractor, recipe.name, curve)
+        grounder.save_pretrained(out, card_files(recipe, data, epoch, scores, "all images and captions, one fold"))
 
     train(
         recipe,
         Network(recipe, config),
-        make_pairs(material.training, vocabulary, config.count, recipe.max_words),
-        lambda pairs: collate(pairs, material.regions),
+        make_pairs(data.training, vocabulary, config.count, recipe.max_words),
+        lambda pairs: collate(pairs, data.regions),
         out,
         validate,
-        replace(talk, save_best=save_best),
+        save,
+        callbacks,
     )
 
 
@@ -127,10 +126,12 @@ def recalls(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regio
     ids = list(dict.fromkeys(pair.image_id for pair in pairs))
     rows = {image_id: row for row, image_id in enumerate(ids)}
     words, counts = [pair.words for pair in pairs], [pair.counts for pair in pairs]
-    heard = matcher.hear(*pad_words(words, counts, device_of(matcher)))
+    encoded = matcher.encode_words(*pad_words(words, counts, device_of(matcher)))
     similarities = np.concatenate(
         [
-            matcher.scores(see(matcher, [regions[i] for i in ids[start : start + batch]]), heard).cpu().numpy()
+            matcher.scores(encode_regions(matcher, [regions[i] for i in ids[start : start + batch]]), encoded)
+            .cpu()
+            .numpy()
             for start in range(0, len(ids), batch)
         ]
     )
@@ -141,7 +142,7 @@ def recalls(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regio
 
 @torch.no_grad()
 def calibrate(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Calibration:
-    """What turns the relevance of a noun into the chance that what it names is there; ``pairs`` count nouns.
+    """Fit the calibration from the relevance of a noun to the probability that it is present; ``pairs`` mark nouns.
 
     The nouns of an image are there. In the next image they are not, unless its own captions have the same word.
     """
@@ -153,8 +154,8 @@ def calibrate(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Reg
     for image, other in zip(images, images[1:] + images[:1], strict=True):
         own = captions[image]
         words, nouns = pad_words([pair.words for pair in own], [pair.counts for pair in own], device_of(matcher))
-        heard = matcher.hear(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
-        _, relevance = matcher.align(see(matcher, [regions[image], regions[other]]), heard)  # [2, C, T]
+        encoded = matcher.encode_words(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
+        _, relevance = matcher.align(encode_regions(matcher, [regions[image], regions[other]]), encoded)  # [2, C, T]
         said = torch.tensor([word for pair in captions[other] for word in pair.words]).to(words.device)
         present.append(relevance[0][nouns])
         absent.append(relevance[1][nouns & ~torch.isin(words, said)])

@@ -1,4 +1,4 @@
-"""Samples and their regions become batches."""
+"""Batches of a captioner: padded regions, captions as word ids, marks and targets of words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deixis.types import Box, Regions
 
 @dataclass(frozen=True)
 class Target:
-    """A word of a caption and the true box of what it names; only supervised recipes are given any."""
+    """A word of a caption and the true box of what it names, for the loss 'supervised'."""
 
     caption: int
     word: int  # index into the caption's words, bos not counted
@@ -32,8 +32,8 @@ class Example:
 
     image_id: str
     captions: tuple[tuple[int, ...], ...]
-    visual: tuple[tuple[bool, ...], ...] = ()  # of each caption's words: nouns and verbs; empty where nobody asks
-    nouns: tuple[tuple[bool, ...], ...] = ()  # the same for nouns that a teacher shows
+    visual: tuple[tuple[bool, ...], ...] = ()  # of each caption's words: nouns and verbs; empty: not needed
+    nouns: tuple[tuple[bool, ...], ...] = ()  # the same for nouns of the distillation
     targets: tuple[Target, ...] = ()
 
 
@@ -51,7 +51,7 @@ class Batch:
 
 
 def make_examples(samples: Sequence[Sample], vocabulary: Vocabulary, max_words: int) -> list[Example]:
-    """Samples with at least one caption; captions are cut to ``max_words`` words."""
+    """Examples of the samples with at least one caption; captions are cut to ``max_words`` words."""
     examples = []
     for sample in samples:
         captions = tuple(tuple(vocabulary.encode(c.tokens[:max_words])) for c in sample.captions if c.tokens)
@@ -74,7 +74,7 @@ def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: in
 
 
 def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor | None:
-    """Marks of words ``[I, C, steps]``; None where nobody asked for them."""
+    """Marks of words ``[I, C, steps]``; None where no loss needs them."""
     if not marks[0]:
         return None
     padded = pad_ragged(marks, 0)[..., :steps].bool()

@@ -1,70 +1,79 @@
-"""From a decoder to finished sentences: greedy, sampled, or by beam search, a whole batch of images at once.
+"""Sentences from a decoder: greedy, sampled, by beam search, or forced to given words; a batch of images at once.
 
-Several branches agree on each word by vote (Distributed Attention, Sec. 3.3): the word that most branches predict wins,
-and of equally many the one with the higher summed probability. The boxes of a word are those of the branches that
-branch_mask for it, at the step that emitted it.
+Several branches vote for each word (Distributed Attention, Sec. 3.3): the word that most branches predict is taken; a
+tie goes to the higher summed probability. The box of a word comes from the branches that predicted it
+(:mod:`deixis.localize.branches`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.updown.network import Decoder, Encoded, State
-from deixis.types import Json, Place
+from deixis.types import Place
 
-BANNED = (Vocabulary.pad, Vocabulary.bos, Vocabulary.unk)
-"""Tokens that are never generated."""
+BOS, EOS, PAD = Vocabulary.bos, Vocabulary.eos, Vocabulary.pad
+FORBIDDEN = (Vocabulary.pad, Vocabulary.bos, Vocabulary.unk)
+"""Words that are never generated."""
+
+OLD_FIELDS = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeats": "allow_adjacent_repeats"}
+"""Names of fields in configurations of version 0.1 -> names now."""
 
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How sentences are generated."""
+    """How sentences are generated, and how their words get boxes."""
 
     beam: int = 1
-    rerank_beam: int = 0  # beam width where candidates are reranked; 0: the same as `beam`
-    length_power: float = 0.0  # candidates are ordered by log-probability / length ** length_power
-    allow_repeated_words: bool = True  # False: candidates that repeat a content word come last
+    rerank_beam: int = 0  # beam width where a grounder reranks the sentences; 0: the same as beam
+    length_power: float = 0.0  # beam sentences are ranked by log-probability / length ** length_power
+    allow_repeated_words: bool = True  # False: a beam sentence that repeats a word is ranked last
     max_words: int = 20
     min_words: int = 0
     allow_adjacent_repeats: bool = False  # whether a word may follow itself
-    branches: int | None = None  # how many of the decoder's branches are used; None: all
-    place: Place = "attention"  # box rule for a word
+    branches: int | None = None  # number of the decoder's branches in use; None: all
+    place: Place = "attention"  # rule for the box of a word
 
     @classmethod
-    def from_json(cls, value: Json) -> GenerationConfig:
-        """Read a stored configuration; field names of version 0.1 are translated."""
-        renamed = {OLD_NAMES.get(name, name): given for name, given in value.items()}
-        if renamed.get("place") == "best":
-            renamed["place"] = "attention"
-        return cls(**renamed)
-
-
-OLD_NAMES = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeats": "allow_adjacent_repeats"}
-"""Fields of configurations written by version 0.1."""
+    def from_json(cls, value: Mapping[str, Any]) -> GenerationConfig:
+        """Read a stored configuration, also one of version 0.1 (:data:`OLD_FIELDS`, place "best")."""
+        fields = {OLD_FIELDS.get(name, name): field for name, field in value.items()}
+        if fields.get("place") == "best":
+            fields["place"] = "attention"
+        return cls(**fields)
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """S finished sentences for each of I images, T words at most; behind the end token everything is empty."""
+    """S sentences for each of I images, at most T words each; everything after the end token is empty."""
 
-    words: Tensor  # [I, S, T] eos included where it was reached, then pad
-    logprobs: Tensor  # [I, S, T] of each word: the log of the branches' mean probability
+    words: Tensor  # [I, S, T] with eos where it was reached, then pad
+    logprobs: Tensor  # [I, S, T] of each word: log of the branches' mean probability
     attention: Tensor  # [I, S, T, K, N]
-    branch_mask: Tensor  # [I, S, T, K] the branches that predicted the word; at least one where there is a word
+    branch_mask: Tensor  # [I, S, T, K] branches that predicted the word; at least one for each word
 
     @property
     def scores(self) -> Tensor:
-        """Log-probability ``[I, S]`` of each sentence, its end included."""
+        """Log-probability ``[I, S]`` of each sentence, the end token included."""
         return self.logprobs.sum(-1)
 
+    def reordered(self, order: Tensor) -> Sentences:
+        """Sentences of each image in another order ``[I, S]``."""
+        order = order.to(self.words.device)
+        return Sentences(*(_gather(x, order) for x in (self.words, self.logprobs, self.attention, self.branch_mask)))
 
-def rank(logprobs: Tensor) -> Tensor:
-    """How much the branches want each word ``[..., V]``, from ``[..., K, V]``: votes first, then summed probability."""
+
+# Votes of the branches ----------------------------------------------------------------------------------------------
+
+
+def vote_scores(logprobs: Tensor) -> Tensor:
+    """Scores ``[..., V]`` of words from ``[..., K, V]``: the number of votes, then the summed probability."""
     branches = logprobs.shape[-2]
     if branches == 1:
         return logprobs.squeeze(-2)
@@ -74,8 +83,8 @@ def rank(logprobs: Tensor) -> Tensor:
     return votes * (branches + 1) + probs  # the sum of probabilities never reaches branches + 1
 
 
-def voters(logprobs: Tensor, words: Tensor) -> Tensor:
-    """Which branches ``[..., K]`` predicted the words ``[...]``; where none did, the one that came nearest."""
+def voting_branches(logprobs: Tensor, words: Tensor) -> Tensor:
+    """Branches ``[..., K]`` that predicted ``words [...]``; if none did, the branch with the highest probability."""
     if logprobs.shape[-2] == 1:
         return torch.ones_like(words, dtype=torch.bool).unsqueeze(-1)
     predicted = logprobs.argmax(-1) == words.unsqueeze(-1)
@@ -84,26 +93,50 @@ def voters(logprobs: Tensor, words: Tensor) -> Tensor:
     return torch.where(predicted.any(-1, keepdim=True), predicted, fallback)
 
 
-def greedy(decoder: Decoder, encoded: Encoded, config: GenerationConfig) -> Sentences:
-    """The word most wanted at each step; one sentence for each image, by the first ``branches`` branches (or all)."""
-    return _roll(decoder, encoded, config, 1, lambda logprobs: rank(logprobs).argmax(-1), config.branches)
+def mean_logprobs(logprobs: Tensor) -> Tensor:
+    """Log of the branches' mean probability ``[..., V]`` from ``[..., K, V]``."""
+    if logprobs.shape[-2] == 1:
+        return logprobs.squeeze(-2)
+    return torch.logsumexp(logprobs, -2) - torch.log(torch.tensor(float(logprobs.shape[-2])))
+
+
+def mask_forbidden(logprobs: Tensor, previous: Tensor, step: int, generation: GenerationConfig) -> Tensor:
+    """Set log-probabilities ``[I, S, K, V]`` of words that are not allowed at a step to -inf, in place.
+
+    ``previous [I, S]`` are the words of the step before.
+    """
+    for word in FORBIDDEN:  # one by one: a list would be copied to the device at every step
+        logprobs[..., word] = -torch.inf
+    if step < generation.min_words:
+        logprobs[..., EOS] = -torch.inf
+    if not generation.allow_adjacent_repeats and step > 0:
+        index = previous[..., None, None].expand(*logprobs.shape[:-1], 1)
+        logprobs.scatter_(-1, index, -torch.inf)
+    return logprobs
+
+
+# Decoding -----------------------------------------------------------------------------------------------------------
+
+
+def greedy(decoder: Decoder, encoded: Encoded, generation: GenerationConfig) -> Sentences:
+    """One sentence for each image, with the best word by :func:`vote_scores` at each step."""
+    return _decode(decoder, encoded, generation, 1, lambda logprobs: vote_scores(logprobs).argmax(-1))
 
 
 def sample(
     decoder: Decoder,
     encoded: Encoded,
-    config: GenerationConfig,
+    generation: GenerationConfig,
     samples: int = 1,
     temperature: float = 1.0,
     top: int = 0,
     generator: torch.Generator | None = None,
-    branches: int | None = None,
-    greedy_too: bool = False,
+    with_greedy: bool = False,
 ) -> Sentences:
     """``samples`` sentences for each image, words drawn from the branches' mean distribution.
 
-    ``top`` > 0 keeps only that many of the likeliest words; the temperature sharpens (< 1) or flattens (> 1).
-    With ``greedy_too`` the sentence of :func:`greedy` comes before them, in the same pass.
+    ``top`` > 0 keeps that many of the most probable words; a temperature < 1 sharpens the distribution. With
+    ``with_greedy`` the sentence of :func:`greedy` comes first, in the same pass.
     """
 
     def draw(logprobs: Tensor) -> Tensor:
@@ -111,174 +144,152 @@ def sample(
         if top > 0:
             least = logits.topk(min(top, logits.shape[-1]), dim=-1).values[..., -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)
-        # one random number a word: torch.multinomial would draw one for every word of the vocabulary
-        reached = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
-        chance = torch.rand(*logits.shape[:2], 1, dtype=torch.float64, device=logits.device, generator=generator)
-        return torch.searchsorted(reached, chance * reached[..., -1:], right=True).squeeze(-1)
+        # one random number for each word: torch.multinomial would draw one for every word of the vocabulary
+        cumulative = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
+        uniform = torch.rand(*logits.shape[:2], 1, dtype=torch.float64, device=logits.device, generator=generator)
+        return torch.searchsorted(cumulative, uniform * cumulative[..., -1:], right=True).squeeze(-1)
 
-    def draw_behind_greedy(logprobs: Tensor) -> Tensor:
-        return torch.cat([rank(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:])], 1)
+    def greedy_and_draw(logprobs: Tensor) -> Tensor:
+        return torch.cat([vote_scores(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:])], 1)
 
-    if greedy_too:
-        return _roll(decoder, encoded, config, samples + 1, draw_behind_greedy, branches)
-    return _roll(decoder, encoded, config, samples, draw, branches)
-
-
-def mean_logprobs(logprobs: Tensor) -> Tensor:
-    """The log of the branches' mean probability ``[..., V]`` from ``[..., K, V]``."""
-    if logprobs.shape[-2] == 1:
-        return logprobs.squeeze(-2)
-    return torch.logsumexp(logprobs, -2) - torch.log(torch.tensor(float(logprobs.shape[-2])))
+    if with_greedy:
+        return _decode(decoder, encoded, generation, samples + 1, greedy_and_draw)
+    return _decode(decoder, encoded, generation, samples, draw)
 
 
 @torch.no_grad()
-def _roll(
+def _decode(
     decoder: Decoder,
     encoded: Encoded,
-    config: GenerationConfig,
+    generation: GenerationConfig,
     samples: int,
-    pick: Callable[[Tensor], Tensor],
-    branches: int | None = None,
+    select: Callable[[Tensor], Tensor],
 ) -> Sentences:
-    """Word after word for ``samples`` sentences an image, until all have ended; finished images drop out."""
+    """Decode ``samples`` sentences for each image word by word; finished images are removed from the batch."""
     images, device = len(encoded.image), encoded.image.device
-    state = decoder.start(encoded, samples, branches)
-    weights = decoder.weights(state.h2.shape[2])
-    book = _Book(images, samples, config, state.h2.shape[2], encoded.mask.shape[1], device)
-    word = torch.full((images, samples), Vocabulary.bos, device=device)
+    state = decoder.initial_state(encoded, samples, generation.branches)
+    weights = decoder.step_weights(state.h2.shape[2])
+    record = _Record(state, encoded, generation)
+    word = torch.full((images, samples), BOS, device=device)
     open_ = torch.ones(images, samples, dtype=torch.bool, device=device)
-    alive = torch.arange(images, device=device)  # the images still running
-    for t in range(config.max_words):
+    rows = torch.arange(images, device=device)  # images that are not finished
+    for t in range(generation.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = forbid(logprobs, word, t, config)
-        word = pick(allowed).masked_fill(~open_, Vocabulary.pad)
-        book.write(alive, t, word, allowed, alpha, open_)
-        open_ = open_ & (word != Vocabulary.eos)
+        allowed = mask_forbidden(logprobs, word, t, generation)
+        word = select(allowed).masked_fill(~open_, PAD)
+        record.write(rows, t, word, allowed, alpha, open_)
+        open_ = open_ & (word != EOS)
         running = open_.any(1)
         if not bool(running.any()):
             break
         if not bool(running.all()):
             encoded, state = encoded.rows(running), state.rows(running)
-            word, open_, alive = word[running], open_[running], alive[running]
-    return book.close(t + 1)
+            word, open_, rows = word[running], open_[running], rows[running]
+    return record.sentences(t + 1)
 
 
 @torch.no_grad()
-def beam(decoder: Decoder, encoded: Encoded, config: GenerationConfig, width: int = 5) -> Sentences:
-    """Beam search; the ``width`` sentences of each image, best first. Width 1 is :func:`greedy` exactly.
+def beam_search(decoder: Decoder, encoded: Encoded, generation: GenerationConfig) -> Sentences:
+    """Beam search of width ``generation.beam``; the sentences of each image, best first. Width 1 is :func:`greedy`.
 
-    Each open sentence offers its ``width`` most wanted words (:func:`rank`); of all offers the ``width`` with the best
-    summed log-probability, divided by length ** ``length_power``, live on. Attention and votes follow their sentence.
+    Each open sentence is extended by its ``beam`` best words (:func:`vote_scores`). Of all extensions the ``beam`` with
+    the best summed log-probability / length ** ``length_power`` are kept.
     """
-    images, device = len(encoded.image), encoded.image.device
-    length_power = config.length_power
-    state = decoder.start(encoded, width, config.branches)
-    weights = decoder.weights(state.h2.shape[2])
-    book = _Book(images, width, config, state.h2.shape[2], encoded.mask.shape[1], device)
-    word = torch.full((images, width), Vocabulary.bos, device=device)
+    images, device, width = len(encoded.image), encoded.image.device, generation.beam
+    state = decoder.initial_state(encoded, width, generation.branches)
+    weights = decoder.step_weights(state.h2.shape[2])
+    record = _Record(state, encoded, generation)
+    word = torch.full((images, width), BOS, device=device)
     open_ = torch.ones(images, width, dtype=torch.bool, device=device)
     total = torch.full((images, width), -torch.inf, device=device)
-    total[:, 0] = 0  # all beams start equal: only the first may offer
+    total[:, 0] = 0  # all beams are equal at first: only one is extended
     length = torch.zeros(images, width, device=device)
-    offers = min(width, decoder.config.vocabulary)
-    for t in range(config.max_words):
+    rows = torch.arange(images, device=device)
+    for t in range(generation.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = forbid(logprobs, word, t, config)
-        offered = rank(allowed).topk(offers, dim=-1).indices  # [I, width, offers]
-        gain = mean_logprobs(allowed).gather(-1, offered)
-        offered = offered.masked_fill(~open_.unsqueeze(-1), Vocabulary.pad)
-        # a finished sentence offers itself once, unchanged
-        gain = torch.where(open_.unsqueeze(-1), gain, torch.full_like(gain, -torch.inf))
-        gain[..., 0] = torch.where(open_, gain[..., 0], torch.zeros_like(total))
+        allowed = mask_forbidden(logprobs, word, t, generation)
+        words, gain = _extensions(allowed, open_, min(width, decoder.config.vocabulary))  # [I, width, extensions]
         sums = total.unsqueeze(-1) + gain
-        longer = (length + open_).clamp_min(1).unsqueeze(-1)
-        best = (sums / longer**length_power).flatten(1).topk(width, dim=1).indices  # [I, width]
-        parent = best // offers
-        total, word = sums.flatten(1).gather(1, best), offered.flatten(1).gather(1, best)
-        book.follow(parent)
+        lengths = (length + open_).clamp_min(1).unsqueeze(-1)
+        best = (sums / lengths**generation.length_power).flatten(1).topk(width, dim=1).indices  # [I, width]
+        parent = best // words.shape[-1]
+        total, word = sums.flatten(1).gather(1, best), words.flatten(1).gather(1, best)
         was_open = open_.gather(1, parent)
         length = length.gather(1, parent) + was_open
-        state = State(*(_follow(x, parent) for x in (state.h1, state.c1, state.h2, state.c2)))
-        rows = torch.arange(images, device=device)
-        book.write(rows, t, word, _follow(allowed, parent), _follow(alpha, parent), was_open)
-        open_ = was_open & (word != Vocabulary.eos)
+        state = State(*(_gather(x, parent) for x in (state.h1, state.c1, state.h2, state.c2)))
+        record.reorder(parent)
+        record.write(rows, t, word, _gather(allowed, parent), _gather(alpha, parent), was_open)
+        open_ = was_open & (word != EOS)
         if not bool(open_.any()):
             break
-    sentences = book.close(t + 1)
-    order = (total / length.clamp_min(1) ** length_power).argsort(dim=1, descending=True, stable=True)
-    return reordered(sentences, order)
+    order = (total / length.clamp_min(1) ** generation.length_power).argsort(dim=1, descending=True, stable=True)
+    return record.sentences(t + 1).reordered(order)
 
 
-def reordered(sentences: Sentences, order: Tensor) -> Sentences:
-    """The sentences of each image in another order ``[I, S]``."""
-    order = order.to(sentences.words.device)
+def _extensions(logprobs: Tensor, open_: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Words and log-probabilities ``[I, S, count]`` by which sentences are extended.
+
+    A finished sentence has one extension: padding, with log-probability 0.
+    """
+    words = vote_scores(logprobs).topk(count, dim=-1).indices
+    gain = mean_logprobs(logprobs).gather(-1, words)
+    words = words.masked_fill(~open_.unsqueeze(-1), PAD)
+    gain = torch.where(open_.unsqueeze(-1), gain, torch.full_like(gain, -torch.inf))
+    gain[..., 0] = torch.where(open_, gain[..., 0], torch.zeros_like(gain[..., 0]))
+    return words, gain
+
+
+@torch.no_grad()
+def force_decode(decoder: Decoder, encoded: Encoded, ids: Tensor, generation: GenerationConfig) -> Sentences:
+    """Decode given sentences ``[I, S, T + 1]`` (bos first, then words, eos and padding) by teacher forcing.
+
+    Log-probabilities, attention and branches are those of decoding under the same rules; a word that the rules forbid
+    has log-probability -inf. A sentence without eos was cut; its log-probability then has no end token.
+    """
+    words = ids[..., 1:]
+    decoded = decoder(encoded, ids[..., :-1], generation.branches)
+    logprobs = decoder.word_logprobs(decoded.states)  # [I, S, T, K, V]
+    for t in range(words.shape[-1]):
+        mask_forbidden(logprobs[:, :, t], ids[..., t], t, generation)
+    real = words != PAD
     return Sentences(
-        *(_follow(x, order) for x in (sentences.words, sentences.logprobs, sentences.attention, sentences.branch_mask))
+        words,
+        mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1).masked_fill(~real, 0),
+        decoded.attention * real[..., None, None],
+        voting_branches(logprobs, words) & real.unsqueeze(-1),
     )
 
 
-@torch.no_grad()
-def force_decode(decoder: Decoder, encoded: Encoded, ids: Tensor, config: GenerationConfig) -> Sentences:
-    """Return given sentences ``ids [I, C, T + 1]`` (bos first) with their log-probabilities and attention.
+class _Record:
+    """Words, log-probabilities, attention and branches of all steps so far."""
 
-    The rules of generation apply, so that a sentence has the log-probability that it had when it was generated.
-    """
-    decoded = decoder(encoded, ids[..., :-1], config.branches)
-    logprobs = decoder.speak(decoded.states)
-    for t in range(logprobs.shape[2]):
-        forbid(logprobs[:, :, t], ids[..., t], t, config)
-    words = ids[..., 1:]
-    said = mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1)
-    said = torch.where(words == Vocabulary.pad, 0.0, said)
-    return Sentences(words, said, decoded.attention, voters(logprobs, words))
-
-
-class _Book:
-    """What has been said so far, for all images and sentences."""
-
-    def __init__(
-        self, images: int, sentences: int, config: GenerationConfig, branches: int, regions: int, device: torch.device
-    ) -> None:
-        shape = (images, sentences, config.max_words)
-        self.words = torch.full(shape, Vocabulary.pad, device=device)
+    def __init__(self, state: State, encoded: Encoded, generation: GenerationConfig) -> None:
+        images, sentences, branches, _ = state.h2.shape
+        shape, device = (images, sentences, generation.max_words), state.h2.device
+        self.words = torch.full(shape, PAD, device=device)
         self.logprobs = torch.zeros(shape, device=device)
-        self.attention = torch.zeros(*shape, branches, regions, device=device)
+        self.attention = torch.zeros(*shape, branches, encoded.mask.shape[1], device=device)
         self.branch_mask = torch.zeros(*shape, branches, dtype=torch.bool, device=device)
 
     def write(self, images: Tensor, t: int, words: Tensor, logprobs: Tensor, alpha: Tensor, open_: Tensor) -> None:
-        """Step t of some images: words ``[i, S]``, log-probabilities ``[i, S, K, V]``, attention ``[i, S, K, N]``."""
+        """Write step t of some images: words ``[i, S]``, log-probs ``[i, S, K, V]``, attention ``[i, S, K, N]``."""
         self.words[images, :, t] = words
-        said = mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1)
-        self.logprobs[images, :, t] = said.masked_fill(~open_, 0).to(self.logprobs.dtype)
+        of_words = mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1)
+        self.logprobs[images, :, t] = of_words.masked_fill(~open_, 0).to(self.logprobs.dtype)
         self.attention[images, :, t] = (alpha * open_[..., None, None]).to(self.attention.dtype)
-        self.branch_mask[images, :, t] = voters(logprobs, words) & open_.unsqueeze(-1)
+        self.branch_mask[images, :, t] = voting_branches(logprobs, words) & open_.unsqueeze(-1)
 
-    def follow(self, parent: Tensor) -> None:
-        """Sentence s of each image goes on from sentence ``parent[i, s]``."""
-        self.words, self.logprobs = _follow(self.words, parent), _follow(self.logprobs, parent)
-        self.attention, self.branch_mask = _follow(self.attention, parent), _follow(self.branch_mask, parent)
+    def reorder(self, parent: Tensor) -> None:
+        """Replace sentence s of each image by sentence ``parent[i, s]``."""
+        self.words, self.logprobs = _gather(self.words, parent), _gather(self.logprobs, parent)
+        self.attention, self.branch_mask = _gather(self.attention, parent), _gather(self.branch_mask, parent)
 
-    def close(self, steps: int) -> Sentences:
-        return Sentences(
-            self.words[:, :, :steps],
-            self.logprobs[:, :, :steps],
-            self.attention[:, :, :steps],
-            self.branch_mask[:, :, :steps],
-        )
+    def sentences(self, steps: int) -> Sentences:
+        """Sentences of the first ``steps`` steps."""
+        parts = (self.words, self.logprobs, self.attention, self.branch_mask)
+        return Sentences(*(part[:, :, :steps] for part in parts))
 
 
-def forbid(logprobs: Tensor, previous: Tensor, t: int, config: GenerationConfig) -> Tensor:
-    """Log-probabilities ``[I, S, K, V]`` with what the config forbid at step t taken out, in place."""
-    for word in BANNED:  # one by one: a list would be copied to the device at every step
-        logprobs[..., word] = -torch.inf
-    if t < config.min_words:
-        logprobs[..., Vocabulary.eos] = -torch.inf
-    if not config.allow_adjacent_repeats and t > 0:
-        index = previous[..., None, None].expand(*logprobs.shape[:-1], 1)
-        logprobs.scatter_(-1, index, -torch.inf)
-    return logprobs
-
-
-def _follow(values: Tensor, parent: Tensor) -> Tensor:
-    """``values [I, S, ...]`` with the sentences of each image taken in the order ``parent [I, S]``."""
-    return values[torch.arange(len(parent), device=parent.device).unsqueeze(1), parent]
+def _gather(values: Tensor, index: Tensor) -> Tensor:
+    """Select from ``values [I, S, ...]`` the sentences ``index [I, S]`` of each image."""
+    return values[torch.arange(len(index), device=index.device).unsqueeze(1), index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Self
 
@@ -12,7 +12,7 @@ import torch
 from deixis.device import CPU, device_of, to_device
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
-from deixis.methods.updown.decode import GenerationConfig, Sentences, beam, force_decode, greedy
+from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode, greedy
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.model_folder import read_model, write_model
 from deixis.types import AttentionTrace, Candidate, Json, Regions
@@ -53,10 +53,10 @@ class Captioner:
         """Return the candidates of each image, best score first; ``width`` overrides the beam of the configuration."""
         for one in regions:
             self.extractor.require(one)
-        config = self.generation
-        width = width or config.beam
+        generation = replace(self.generation, beam=width or self.generation.beam)
         encoded = self.network.encode_regions(to_device(pad_regions(regions), device_of(self.network)))
-        found = greedy(self.network, encoded, config) if width == 1 else beam(self.network, encoded, config, width)
+        decode = greedy if generation.beam == 1 else beam_search
+        found = decode(self.network, encoded, generation)
         return self._candidates(to_device(found, CPU), regions)
 
     @torch.no_grad()
@@ -128,6 +128,7 @@ class Captioner:
             return network, cls(network, vocabulary, config["extractor"], str(config["name"]), generation)
 
         captioner = read_model(folder, "captioner", build)
-        captioner.ood = OodDetector.load(Path(folder), captioner.network.config.features)
-        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name)
+        width = captioner.network.config.features
+        captioner.ood = OodDetector.load(Path(folder), width)
+        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name, width)
         return captioner

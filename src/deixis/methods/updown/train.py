@@ -1,8 +1,8 @@
-"""Training a captioner: its network with all objectives, what it is shown, how it is validated."""
+"""Train a captioner: its network with all losses, batches, validation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -11,182 +11,203 @@ import torch
 from torch import Tensor, nn
 
 from deixis.data import Dataset, Sample
+from deixis.differences import differences
 from deixis.errors import DeixisError
+from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.localize.attention import ground_word
-from deixis.methods.scan.model import counting
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
 from deixis.methods.updown.decode import GenerationConfig
-from deixis.methods.updown.losses.cross_entropy import cross_entropy, hear_own_words
+from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
-from deixis.methods.updown.losses.self_critical import Images, nothing_left, self_critical
+from deixis.methods.updown.losses.self_critical import Images, Reward, reward_converged, self_critical
 from deixis.methods.updown.losses.supervised import attention_nll, region_classification
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig
-from deixis.methods.updown.recipes import UpDownRecipe
+from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference, make_reference
-from deixis.runs.run import Given, Material, card_files
-from deixis.runs.teachers import Guides, find_guides
-from deixis.training.loop import Scores, Talk, train
+from deixis.training.callbacks import Callbacks
+from deixis.training.card import card_files
+from deixis.training.data import TrainingData
+from deixis.training.loop import train
 from deixis.training.recipe import Phase
+from deixis.training.supervision import SourceModel
+from deixis.training.types import Scores, TeacherAttention
 from deixis.types import Candidate, GroundedCaption, Regions
 from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
 VALIDATED = 64  # images that are decoded together
-OBJECTIVES = ("cross-entropy", "cycle", "supervised", "self-critical")
+
+Rewards = Mapping[str, tuple[float, Reward]]
+"""Weight and function of each reward, by name."""
 
 
 class Network(nn.Module):
-    """The decoder, and the localizer where a phase of the recipe needs one."""
+    """The decoder, and the localizer where a phase of the recipe has the loss 'cycle'."""
 
-    def __init__(self, recipe: UpDownRecipe, config: DecoderConfig, guides: Guides | None = None) -> None:
+    def __init__(
+        self,
+        recipe: UpDownRecipe,
+        config: DecoderConfig,
+        teacher: TeacherAttention | None = None,
+        rewards: Rewards | None = None,
+    ) -> None:
         super().__init__()
-        for phase in recipe.phases:
-            if phase.objective not in ("", *OBJECTIVES):
-                raise DeixisError(f"a captioner has no objective '{phase.objective}'; it has {', '.join(OBJECTIVES)}.")
-        self.recipe, self.guides = recipe, guides or Guides()
+        recipe.check_losses()
+        self.recipe, self.teacher, self.rewards = recipe, teacher, rewards or {}
         torch.manual_seed(recipe.seed)
         self.decoder = Decoder(config)
-        if any(phase.objective == "cycle" for phase in recipe.phases):
+        if recipe.has_loss("cycle"):
             self.localizer = Localizer(self.decoder, recipe.cycle)
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
-        if phase.objective == "self-critical":
-            return self._criticised(phase, batch)
+        if phase.loss == SELF_CRITICAL:
+            return self._self_critical(phase, batch)
         pad, decoder, recipe = Vocabulary.pad, self.decoder, self.recipe
         encoded = decoder.encode_regions(batch.regions)
         inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
         if recipe.scheduled_sampling:
-            inputs = hear_own_words(decoder, encoded, inputs, recipe.scheduled_sampling * progress, pad)
+            chance = recipe.scheduled_sampling * progress
+            inputs = scheduled_sampling(decoder, encoded, inputs, chance, pad, phase.branches or None)
         decoded = decoder(encoded, inputs, phase.branches or None)
-        if phase.objective == "cycle":
+        if phase.loss == "cycle":
             terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
         else:
             terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing)}
-        if phase.objective == "supervised":
+        if phase.loss == "supervised":
             terms |= self._supervised(decoded, batch)
-        if recipe.distil.teacher:
-            if self.guides.attend is None or batch.nouns is None:
-                raise ValueError(f"the recipe {recipe.name} has a teacher, and is given none or no nouns to be taught")
-            shown = self.guides.attend(batch.regions, batch.words)
-            terms["distil"] = distil(decoded.attention, shown, batch.nouns, recipe.distil)
+        if recipe.distillation.teacher:
+            if self.teacher is None or batch.nouns is None:
+                raise ValueError(f"recipe {recipe.name} has a teacher, but no attention of a teacher or no nouns")
+            target = self.teacher(batch.regions, batch.words)
+            terms["distil"] = distil(decoded.attention, target, batch.nouns, recipe.distillation)
         return terms
 
     def _supervised(self, decoded: Decoded, batch: Batch) -> dict[str, Tensor]:
-        recipe, decoder = self.recipe, self.decoder
+        weights, decoder = self.recipe.supervised, self.decoder
         if batch.positive is None or batch.classes is None:
             raise DeixisError(
-                f"the recipe {recipe.name} learns from boxes, and the training data has none; "
-                "choose a recipe without 'supervised', or data with boxes."
+                f"recipe {self.recipe.name} learns from boxes, and the training data has none. "
+                "Choose a recipe without the loss 'supervised', or data with boxes."
             )
-        terms = {"attention": recipe.boxes.attention * attention_nll(decoded.attention, batch.positive)}
+        terms = {"attention": weights.attention * attention_nll(decoded.attention, batch.positive)}
         if decoder.config.classes:
             known = region_classification(decoder, batch.regions.features, batch.classes)
-            terms["classes"] = recipe.boxes.classes * known
+            terms["classes"] = weights.classes * known
         return terms
 
-    def _criticised(self, phase: Phase, batch: Batch) -> dict[str, Tensor]:
+    def _self_critical(self, phase: Phase, batch: Batch) -> dict[str, Tensor]:
         recipe, images = self.recipe, Images(batch.images, batch.regions)
-        rules = GenerationConfig(max_words=recipe.max_words)  # those of the finished captioner
-        return self_critical(self.decoder, images, self.guides.rewards, rules, recipe.critic, phase.branches or None)
+        generation = GenerationConfig(max_words=recipe.max_words, branches=phase.branches or None)
+        return self_critical(self.decoder, images, self.rewards, generation, recipe.self_critical)
+
+
+def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
+    """The words of the training captions that occur often enough."""
+    return Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
 
 
 def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions) -> DecoderConfig:
-    """The recipe's network with the sizes that the data decides: vocabulary, features, and the grid's width."""
+    """The recipe's network with the sizes of the data: vocabulary, features, and the width of the grid."""
     grid = 0 if not recipe.model.grid else (0 if like.grid is None else like.grid.shape[-1])
     if recipe.model.grid and not grid:
-        raise DeixisError(f"the recipe {recipe.name} looks at feature grids; make the features again with --grid.")
+        raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
     return replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1], grid=grid)
 
 
-def train_updown(recipe: UpDownRecipe, material: Material, out: Path, talk: Talk, given: Given | None = None) -> None:
-    """Train by the recipe; ``out`` becomes a folder for ``Captioner.from_pretrained`` with the best checkpoint.
+def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Captioner:
+    """The captioner that training starts from; an error where it does not fit the recipe or the features."""
+    initial = Captioner.from_pretrained(folder)
+    if initial.extractor.name != data.extractor["name"]:
+        raise DeixisError(
+            f"{folder} expects features from extractor {initial.extractor.name}, but the data has features from "
+            f"{data.extractor['name']}. Start from a captioner trained on these features."
+        )
+    config = fill(recipe, initial.vocabulary, data.regions[data.training[0].image_id])
+    kept, asked = (asdict(replace(each, dropout=0.0)) for each in (initial.network.config, config))
+    if differing := differences(kept, asked):
+        raise DeixisError(
+            f"{folder} does not fit recipe {recipe.name}: {', '.join(differing)}. "
+            "Start from a captioner of these sizes, or change the recipe."
+        )
+    return initial
 
-    From a captioner that is ``given`` as the start only the last phase of the recipe is run.
+
+def train_updown(
+    recipe: UpDownRecipe,
+    data: TrainingData,
+    vocabulary: Vocabulary,
+    out: Path,
+    callbacks: Callbacks,
+    *,
+    initial: Captioner | None = None,
+    teacher: TeacherAttention | None = None,
+    rewards: Rewards | None = None,
+    sources: Sequence[SourceModel] = (),
+) -> None:
+    """Train a captioner; ``out`` becomes a folder for ``Captioner.from_pretrained`` with the best epoch.
+
+    ``initial`` has the weights before training. ``teacher`` and ``rewards`` are called by the losses. ``sources`` are
+    the models behind these three, for the model card.
     """
-    given = given or Given()
-    start = None if given.start is None else Captioner.from_pretrained(given.start)
-    if start is None:
-        vocabulary = Vocabulary.build((c.tokens for s in material.training for c in s.captions), recipe.minimum)
-    else:
-        vocabulary, recipe = start.vocabulary, replace(recipe, phases=recipe.phases[-1:])
-    config = fill(recipe, vocabulary, material.regions[material.training[0].image_id])
-    if start is not None:
-        _check_start(start, config, material, str(given.start))
-    examples = prepare(recipe, material.training, vocabulary)
-    guides = find_guides(recipe, material, vocabulary, examples, out, talk, given)
-    network = Network(recipe, config, guides)
-    if start is not None:
-        network.decoder.load_state_dict(start.network.state_dict())
-    validation = Validation(material)
-    usual, blank = cache(partial(known_photographs, material)), cache(partial(blank_regions, material, config))
+    config = fill(recipe, vocabulary, data.regions[data.training[0].image_id])
+    network = Network(recipe, config, teacher, rewards)
+    if initial is not None:
+        network.decoder.load_state_dict(initial.network.state_dict())
+    validation = Validation(data)
+    ood, blank = cache(partial(fit_ood, data)), cache(partial(blank_regions, data, config))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
-        style = GenerationConfig(max_words=recipe.max_words, branches=branches)
-        return Captioner(network.decoder, vocabulary, material.extractor, recipe.name, style)
+        generation = GenerationConfig(max_words=recipe.max_words, branches=branches)
+        return Captioner(network.decoder, vocabulary, data.extractor, recipe.name, generation)
 
     def validate(network: Network, phase: Phase) -> Scores:
-        said = validation.captions(captioner(network, phase.branches or None))
-        for caption in said[:: -(-len(said) // 3)]:
-            talk.say(f"{caption.image}: {caption.caption}")
-        return validation.scores(said)
+        captions = validation.captions(captioner(network, phase.branches or None))
+        for caption in captions[:: -(-len(captions) // 3)]:
+            callbacks.message(f"{caption.image}: {caption.caption}")
+        return validation.scores(captions)
 
-    def save_best(network: Network, epoch: int, scores: Scores) -> None:
+    def save(network: Network, epoch: int, scores: Scores) -> None:
         best = captioner(network)
-        best.ood, best.blank = usual(), blank()
-        best.save_pretrained(out, card_files(recipe, material, epoch, scores, f"greedy{given}"))
-        talk.save_best(network, epoch, scores)
+        best.ood, best.blank = ood(), blank()
+        best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
 
     train(
         recipe,
         network,
-        examples,
-        lambda some: collate(some, material.regions, Vocabulary.pad),
+        prepare(recipe, data.training, vocabulary),
+        lambda some: collate(some, data.regions, Vocabulary.pad),
         out,
         validate,
-        replace(talk, save_best=save_best),
-        finished=lambda lines: nothing_left(lines, recipe.critic),
+        save,
+        callbacks,
+        finished=lambda lines: reward_converged(lines, recipe.self_critical),
     )
 
 
-def known_photographs(material: Material) -> OodDetector:
-    """What the training photographs are like; enough of them, evenly taken."""
-    some = material.training[:: -(-len(material.training) // TRAINING_IMAGES)]
-    shown, others = (
-        (material.regions[sample.image_id] for sample in samples) for samples in (some, material.validation)
-    )
-    return OodDetector.fit(shown, others)
+def fit_ood(data: TrainingData) -> OodDetector:
+    """Fit the out-of-distribution check on evenly chosen training photographs."""
+    some = data.training[:: -(-len(data.training) // TRAINING_IMAGES)]
+    training, validation = ((data.regions[sample.image_id] for sample in each) for each in (some, data.validation))
+    return OodDetector.fit(training, validation)
 
 
-def blank_regions(material: Material, config: DecoderConfig) -> BlankRegions | None:
+def blank_regions(data: TrainingData, config: DecoderConfig) -> BlankRegions | None:
     """Return the regions of blank images, where this installation can build the extractor."""
-    like = material.regions[material.training[0].image_id].grid
+    like = data.regions[data.training[0].image_id].grid
     grid = max(like.shape[:2]) if config.grid and like is not None else 0
     try:
-        return BlankRegions.extract(RegionExtractor(**material.extractor, grid=grid))
+        return BlankRegions.extract(RegionExtractor(**data.extractor, grid=grid))
     except DeixisError:
         return None  # features from elsewhere: the information gain cannot be computed
-
-
-def _check_start(start: Captioner, config: DecoderConfig, material: Material, folder: str) -> None:
-    """Refuse, in a sentence, a captioner that cannot become one of this recipe."""
-    if start.extractor.name != material.extractor["name"]:
-        raise DeixisError(
-            f"{folder} was trained on regions of {start.extractor.name}, and these features are of "
-            f"{material.extractor['name']}; begin from a captioner of these features."
-        )
-    ours, theirs = asdict(replace(config, dropout=0.0)), asdict(replace(start.network.config, dropout=0.0))
-    apart = [f"{name} {theirs[name]} and not {ours[name]}" for name in ours if ours[name] != theirs[name]]
-    if apart:
-        raise DeixisError(f"{folder} has {', '.join(apart)} as the recipe has it; begin from a captioner like it.")
 
 
 def _grounded(image: str, regions: Regions, candidate: Candidate, parsed: Parse) -> GroundedCaption:
@@ -196,11 +217,11 @@ def _grounded(image: str, regions: Regions, candidate: Candidate, parsed: Parse)
 
 
 class Validation:
-    """The validation images: what a captioner says of them, and how good that is."""
+    """Captions of the validation images and their scores."""
 
-    def __init__(self, material: Material) -> None:
-        self.material = material
-        self.references = {s.image_id: [c.tokens for c in s.captions] for s in material.validation}
+    def __init__(self, data: TrainingData) -> None:
+        self.data = data
+        self.references = {s.image_id: [c.tokens for c in s.captions] for s in data.validation}
 
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
         """Return a caption of each image, in order, with its nouns grounded by attention."""
@@ -208,65 +229,64 @@ class Validation:
         ids = list(self.references)
         for start in range(0, len(ids), VALIDATED):
             some = ids[start : start + VALIDATED]
-            regions = [self.material.regions[image] for image in some]
+            regions = [self.data.regions[image] for image in some]
             candidates = [beam[0] for beam in captioner.decode(regions)]
             parses = parse_words([candidate.words for candidate in candidates], quiet=True)
             found += [_grounded(*each) for each in zip(some, regions, candidates, parses, strict=True)]
         return found
 
-    def scores(self, said: Sequence[GroundedCaption]) -> Scores:
+    def scores(self, captions: Sequence[GroundedCaption]) -> Scores:
         """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""
-        hypotheses = {caption.image: caption.words for caption in said}
+        hypotheses = {caption.image: caption.words for caption in captions}
         scores, _ = caption_scores(hypotheses, self.references, metrics=("CIDEr", "BLEU"))
         found = {score.name: score.value for score in scores if score.name in ("CIDEr", "BLEU-4")}
         if not self._boxed:
             return found
-        captions = {caption.image: caption for caption in said if caption.image in self._reference.images.ids}
+        boxed = {caption.image: caption for caption in captions if caption.image in self._reference.images.ids}
         wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True)
-        grounded = evaluate(Predictions(Path("validation"), "deixis", captions), self._reference, wanted)
+        grounded = evaluate(Predictions(Path("validation"), "deixis", boxed), self._reference, wanted)
         return found | {score.name: score.value for score in grounded.scores if score.name in wanted.metrics}
 
     @cached_property
     def _boxed(self) -> tuple[Sample, ...]:
-        return tuple(s for s in self.material.validation if any(len(entity.boxes) for entity in s.entities))
+        return tuple(s for s in self.data.validation if any(len(entity.boxes) for entity in s.entities))
 
     @cached_property
     def _reference(self) -> Reference:
-        return make_reference(Dataset(self.material.source, "val", self._boxed), lambda: self.material.training)
+        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: self.data.training)
 
 
 def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabulary) -> list[Example]:
-    """Captions as word ids, with whatever else the recipe's objectives want to know of them."""
+    """Captions as word ids, with the marks and boxes that the recipe's losses need."""
     examples = make_examples(samples, vocabulary, recipe.max_words)
-    objectives = {phase.objective for phase in recipe.phases}
-    if "cycle" in objectives and recipe.cycle.visual != "all":
+    if recipe.has_loss("cycle") and recipe.cycle.visual != "all":
         marks = _marks(samples, recipe.max_words, _nouns_and_verbs)
         examples = [replace(example, visual=each) for example, each in zip(examples, marks, strict=True)]
-    if recipe.distil.teacher and objectives != {"self-critical"}:
-        # as in the published code, a noun that the captioner does not know is not shown
-        marks = _marks(samples, recipe.max_words, lambda grammar: counting(grammar, "nouns", vocabulary))
+    if recipe.teacher:
+        # as in the published code, nouns outside the captioner's vocabulary are left out
+        marks = _marks(samples, recipe.max_words, lambda grammar: mark_words(grammar, "nouns", vocabulary))
         examples = [replace(example, nouns=each) for example, each in zip(examples, marks, strict=True)]
-    if "supervised" in objectives:
+    if recipe.has_loss("supervised"):
         examples = _with_boxes(examples, samples, recipe.max_words)
     return examples
 
 
 def _nouns_and_verbs(grammar: Parse) -> tuple[bool, ...]:
-    """The words that the Cyclical paper calls groundable."""
+    """Nouns and verbs, the groundable words of the Cyclical paper."""
     return tuple(tag in ("NOUN", "PROPN", "VERB") for tag in grammar.pos)
 
 
 def _marks(
     samples: Sequence[Sample], max_words: int, marked: Callable[[Parse], tuple[bool, ...]]
 ) -> list[tuple[tuple[bool, ...], ...]]:
-    """Marks of the words of each caption of each sample that has any; the end is never marked."""
+    """Marks of the words of each caption, for samples with captions; the end of a caption is never marked."""
     captions = [[c.text for c in sample.captions if c.tokens] for sample in samples]
     parses = iter(parse([text for texts in captions for text in texts]))
     return [tuple((*marked(next(parses))[:max_words], False) for _ in texts) for texts in captions if texts]
 
 
 def _with_boxes(examples: Sequence[Example], samples: Sequence[Sample], max_words: int) -> list[Example]:
-    """Give the head noun of each phrase that has boxes those boxes as targets."""
+    """Add the boxes of each phrase as targets of its head noun."""
     parses = iter(parse([c.text for s in samples for c in s.captions if c.tokens]))
     supervised = []
     for example, sample in zip(examples, [s for s in samples if any(c.tokens for c in s.captions)], strict=True):

@@ -1,0 +1,1 @@
+"""Losses of ALBEF and AMC: one loss, one file, one test."""

@@ -1,4 +1,4 @@
-"""Image-text contrast (AMC Eq. 3): an image is nearer to its text than to any other, and a text to its image."""
+"""Image-text contrastive loss with momentum distillation (AMC Eq. 3)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ def image_text_contrast(
     same: Tensor,
     soft: float = 0.0,
 ) -> Tensor:
-    """Mean cross-entropy of both directions, over the batch and what the queue remembers.
+    """Mean cross-entropy of both directions, over the batch and the queue (Eq. 3).
 
     ``fast`` and ``slow`` are unit vectors ``[B, E]`` of images and texts by the model and by its momentum copy,
-    ``queue`` those ``[Q, E]`` of earlier batches by the copy. ``same [B, B]`` marks pairs of rows that are as good as
-    each other (on the diagonal at least). Momentum distillation: ``soft`` is the share of the target that the copy's
-    own similarities give.
+    ``queue`` those ``[Q, E]`` of earlier batches by the copy. ``same [B, B]`` marks pairs of rows with equal texts, at
+    least the diagonal. ``soft`` is the share of the target from the similarities of the copy (momentum distillation).
     """
     loss = fast[0].new_zeros(())
-    for looks, at in ((0, 1), (1, 0)):
-        others = torch.cat([slow[at], queue[at]])  # [B + Q, E]
-        scores = fast[looks] @ others.T / temperature
+    for query, key in ((0, 1), (1, 0)):
+        others = torch.cat([slow[key], queue[key]])  # [B + Q, E]
+        scores = fast[query] @ others.T / temperature
         with torch.no_grad():
-            right = F.pad(same.to(scores.dtype), (0, len(queue[at])))
+            right = F.pad(same.to(scores.dtype), (0, len(queue[key])))
             target = right / right.sum(1, keepdim=True)
             if soft:
-                believed = (slow[looks] @ others.T / temperature).softmax(1)
-                target = soft * believed + (1 - soft) * target
+                momentum = (slow[query] @ others.T / temperature).softmax(1)
+                target = soft * momentum + (1 - soft) * target
         loss = loss - (target * scores.log_softmax(1)).sum(1).mean()
     return loss / 2
 
 
 def similarities(image: Tensor, text: Tensor, temperature: Tensor) -> Tensor:
-    """``[B, B]`` of images (rows) and texts of one batch; hard negatives are drawn by it."""
+    """Similarities ``[B, B]`` of images (rows) and texts of one batch, by which hard negatives are drawn."""
     return image @ text.T / temperature

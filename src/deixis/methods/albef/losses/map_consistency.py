@@ -1,6 +1,6 @@
-"""Attention map consistency (AMC): a map should be hot inside the box of what the text names, and cold outside.
+"""Attention map consistency: heat inside the box of a text should exceed heat outside (AMC Eq. 7 to 9).
 
-Eq. 7 to 9 of the paper, and the cosine distance of its Table 3b. Only recipes that learn from boxes use this file.
+Also the cosine distance of AMC's Table 3b. Only recipes that learn from boxes use this file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MapConfig:
 
 
 def map_consistency(maps: Tensor, masks: Tensor, config: MapConfig) -> dict[str, Tensor]:
-    """The weighted loss terms for maps ``[B, H, W]`` between 0 and 1 and masks of the same shape, True in the box."""
+    """Weighted loss terms (Eq. 9) for maps ``[B, H, W]`` between 0 and 1 and masks of that shape, True in the box."""
     if config.loss == "cosine":
         return {"cosine": cosine_distance(maps, masks)}
     terms = {}
@@ -38,10 +38,10 @@ def map_consistency(maps: Tensor, masks: Tensor, config: MapConfig) -> dict[str,
 
 
 def mean_margin(maps: Tensor, masks: Tensor, margin: float, pooled: bool = False) -> Tensor:
-    """Eq. 7: the mean inside the box should exceed the mean outside by a margin.
+    """L_mean (Eq. 7): hinge of mean outside - mean inside + margin.
 
-    One hinge for each image, as the equation has it; ``pooled`` takes the means over the whole batch first. A box that
-    fills the image leaves nothing outside, whose mean is then 0.
+    One hinge for each image, as in the equation; ``pooled`` takes the means over the whole batch first. The mean
+    outside is 0 for a box that fills the image.
     """
     inside = masks.to(maps.dtype)
     over = (0, 1, 2) if pooled else (1, 2)
@@ -51,20 +51,20 @@ def mean_margin(maps: Tensor, masks: Tensor, margin: float, pooled: bool = False
 
 
 def max_margin(maps: Tensor, masks: Tensor, margin: float) -> Tensor:
-    """Eq. 8: the largest value inside the box should exceed the largest outside by a margin."""
+    """L_max (Eq. 8): hinge of maximum outside - maximum inside + margin."""
     inside = masks.to(maps.dtype)
     return F.relu((maps * (1 - inside)).amax((1, 2)) - (maps * inside).amax((1, 2)) + margin).mean()
 
 
 def cosine_distance(maps: Tensor, masks: Tensor) -> Tensor:
-    """Table 3b: one minus the cosine between map and mask."""
+    """Cosine distance of map and mask (Table 3b)."""
     return 1 - F.cosine_similarity(maps.flatten(1), masks.to(maps.dtype).flatten(1)).mean()
 
 
 def box_masks(boxes: Tensor, side: int) -> Tensor:
-    """Masks ``[B, side, side]`` of boxes ``[B, 4]`` in fractions of the image: cells whose centre lies in the box.
+    """Masks ``[B, side, side]`` of boxes ``[B, 4]`` (fractions of the image): cells whose centre lies in the box.
 
-    A box so thin that it holds no centre gets the cells nearest to its own centre.
+    A box that is too thin for any centre gets the cells nearest to its own centre.
     """
     centres = (torch.arange(side, device=boxes.device, dtype=boxes.dtype) + 0.5) / side
     x1, y1, x2, y2 = boxes.unbind(-1)

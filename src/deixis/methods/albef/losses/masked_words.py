@@ -1,4 +1,4 @@
-"""Masked words (AMC Eq. 1): guess hidden word pieces from the rest of the text and from the image."""
+"""Masked language modelling with the image as context (AMC Eq. 1)."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from deixis.methods.albef.network import AlbefNet, Encoded, Texts
 def mask_words(
     texts: Texts, special: Sequence[int], mask_id: int, vocabulary: int, chance: float = 0.15
 ) -> tuple[Texts, Tensor]:
-    """Texts in which some word pieces are hidden, and where they are ``[B, T]``.
+    """Mask word pieces as BERT does; returns the masked texts and the chosen positions ``[B, T]``.
 
-    As BERT does it: of the chosen pieces 80 % become [MASK], 10 % another piece, and 10 % stay. ``special`` pieces
-    ([CLS], [SEP], padding) are never chosen.
+    Of the chosen pieces 80 % become [MASK], 10 % a random piece, and 10 % stay. ``special`` pieces ([CLS], [SEP],
+    padding) are never chosen.
     """
     ids = texts.ids
     free = texts.mask & ~torch.isin(ids, torch.tensor(special, device=ids.device))
     chosen = free & (torch.rand(ids.shape, device=ids.device) < chance)
-    dice = torch.rand(ids.shape, device=ids.device)
+    uniform = torch.rand(ids.shape, device=ids.device)
     other = torch.randint(vocabulary, ids.shape, device=ids.device)
-    hidden = torch.where(chosen & (dice < 0.8), mask_id, torch.where(chosen & (dice >= 0.9), other, ids))
-    return Texts(hidden, texts.mask), chosen
+    masked = torch.where(chosen & (uniform < 0.8), mask_id, torch.where(chosen & (uniform >= 0.9), other, ids))
+    return Texts(masked, texts.mask), chosen
 
 
 def masked_words(
     model: AlbefNet,
     encoded: Encoded,
-    hidden: Texts,
+    masked: Texts,
     chosen: Tensor,
     ids: Tensor,
-    believed: Tensor | None = None,
+    momentum: Tensor | None = None,
     soft: float = 0.0,
 ) -> Tensor:
-    """Mean cross-entropy of the chosen word pieces; the vocabulary layer is computed for those only.
+    """Mean cross-entropy of the chosen word pieces (Eq. 1); 0 if none is chosen.
 
-    Momentum distillation: ``believed [M, vocabulary]`` are the momentum copy's logits for the same M pieces, and
-    ``soft`` the share of the loss that follows them. Nothing chosen gives 0.
+    The vocabulary layer is computed for these only. ``momentum [M, vocabulary]`` are the momentum copy's logits for the
+    same M pieces, and ``soft`` is the share of the loss with them as targets (momentum distillation).
     """
     if not bool(chosen.any()):
-        return encoded.whole.new_zeros(())
-    logits = guess_hidden(model, encoded, hidden, chosen)
+        return encoded.cls.new_zeros(())
+    logits = masked_logits(model, encoded, masked, chosen)
     loss = F.cross_entropy(logits, ids[chosen])
-    if believed is None or not soft:
+    if momentum is None or not soft:
         return loss
-    return (1 - soft) * loss + soft * F.cross_entropy(logits, believed.softmax(-1))
+    return (1 - soft) * loss + soft * F.cross_entropy(logits, momentum.softmax(-1))
 
 
-def guess_hidden(model: AlbefNet, encoded: Encoded, hidden: Texts, chosen: Tensor) -> Tensor:
+def masked_logits(model: AlbefNet, encoded: Encoded, masked: Texts, chosen: Tensor) -> Tensor:
     """Logits ``[M, vocabulary]`` of the M chosen word pieces."""
-    states = model.fuse(model.read(hidden), hidden, encoded)
-    return model.guess_words(states[chosen])
+    states = model.fuse(model.encode_text(masked), masked, encoded)
+    return model.word_logits(states[chosen])

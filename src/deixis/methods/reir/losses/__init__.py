@@ -1,0 +1,1 @@
+"""Losses of ReIR (Eq. 12): one loss, one file, one test."""

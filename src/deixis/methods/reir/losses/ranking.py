@@ -1,4 +1,4 @@
-"""Ranking: a photograph fits its own captions better than those of others, and the other way round (ReIR Eq. 12)."""
+"""Ranking: an image matches its own captions better than those of others, and the reverse (ReIR Eq. 12, L_rank)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from deixis.methods.scan.losses.triplet import hinge
-
 Form = Literal["normalised", "plain", "log"]
 
 
 @dataclass(frozen=True)
 class RankingConfig:
-    """How captions are told apart; the paper leaves that to the supplement, so the defaults are the published code's.
+    """Form of the loss; the paper leaves it to its supplement, so the defaults are those of the published code.
 
-    A hinge with the hardest negative, of similarities that were made probabilities ("normalised") or not ("plain"); or
-    the negative log of those probabilities ("log"), which learns from all negatives and where a hinge stands still.
+    A hinge with the hardest negative, on similarities normalised to probabilities ("normalised") or not ("plain"); or
+    the negative log of those probabilities ("log"), which has a gradient for all negatives.
     """
 
     weight: float = 1.0  # lambda_3
@@ -27,11 +25,11 @@ class RankingConfig:
     margin: float = 0.2  # of the hinge
 
 
-def caption_fit(scores: Tensor, mask: Tensor, caption: Tensor, captions: int) -> tuple[Tensor, Tensor]:
-    """The fit of images and captions ``[I, S]``, the mean over a caption's phrases, and whose each caption is ``[S]``.
+def caption_scores(scores: Tensor, mask: Tensor, caption: Tensor, captions: int) -> tuple[Tensor, Tensor]:
+    """Scores ``[I, S]`` of images and captions, means over the caption's phrases, and each caption's image ``[S]``.
 
-    ``scores [I, phrases]`` of the phrases in ``mask [I, P]``; ``caption [I, P]`` tells which of an image's
-    ``captions`` a phrase stands in. Captions without a phrase are left out.
+    ``scores [I, phrases]`` are those of the phrases in ``mask [I, P]``; ``caption [I, P]`` is the number, below
+    ``captions``, of a phrase's caption. Captions without a phrase are left out.
     """
     image = torch.arange(len(mask), device=mask.device).unsqueeze(1)
     number = (image * captions + caption)[mask]  # [phrases]
@@ -42,22 +40,22 @@ def caption_fit(scores: Tensor, mask: Tensor, caption: Tensor, captions: int) ->
 
 
 def ranking(similarity: Tensor, owner: Tensor, form: Form = "normalised", margin: float = 0.2) -> Tensor:
-    """The sum over captions, both ways, of a :class:`RankingConfig`'s loss; ``similarity [I, S]``, ``owner [S]``.
+    """Sum over captions, both ways, of the loss of a :class:`RankingConfig`; ``similarity [I, S]``, ``owner [S]``.
 
-    Captions of one image are never each other's negatives, and do not share one probability either.
+    Captions of one image are not negatives of each other, and each has a probability of its own.
     """
-    if form == "plain":
-        return hinge(similarity, owner, margin)
-    nothing = torch.finfo(similarity.dtype).min
+    excluded = torch.finfo(similarity.dtype).min
     own = similarity[owner, torch.arange(len(owner), device=owner.device)]  # [S]
-    captions = similarity[owner].masked_fill(owner.unsqueeze(1) == owner, nothing)  # [S, S]
-    mine = owner.unsqueeze(1) == torch.arange(len(similarity), device=owner.device)
-    images = similarity.T.masked_fill(mine, nothing)  # [S, I]
+    captions = similarity[owner].masked_fill(owner.unsqueeze(1) == owner, excluded)  # [S, S]
+    same = owner.unsqueeze(1) == torch.arange(len(similarity), device=owner.device)
+    images = similarity.T.masked_fill(same, excluded)  # [S, I]
     return _one_way(own, captions, form, margin) + _one_way(own, images, form, margin)
 
 
 def _one_way(own: Tensor, others: Tensor, form: Form, margin: float) -> Tensor:
-    """Each similarity ``own [S]`` against ``others [S, M]``."""
+    """Loss of each similarity ``own [S]`` against ``others [S, M]``."""
+    if form == "plain":
+        return F.relu(margin + others.amax(1) - own).sum()
     total = torch.logaddexp(own, others.logsumexp(1))
     if form == "log":
         return (total - own).sum()

@@ -1,4 +1,4 @@
-"""Phrase reconstruction: what a phrase sees must be enough to say the phrase again (ReIR Eq. 13, 14; GroundeR)."""
+"""Phrase reconstruction from the attended region feature (ReIR Eq. 13, 14; GroundeR)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from deixis.layers.lstm import run_lstm
 
 
 class PhraseDecoder(nn.Module):
-    """The LSTM that says a phrase again from what it saw; both stages share it, and it exists only while training."""
+    """LSTM decoder of phrases (Eq. 13); both stages share it, in training only."""
 
-    def __init__(self, vocabulary: int, words: int, seen: int, hidden: int) -> None:
+    def __init__(self, vocabulary: int, words: int, attended: int, hidden: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(vocabulary, words, padding_idx=Vocabulary.pad)
-        self.speak = nn.LSTM(seen + words, hidden, batch_first=True)
+        self.lstm = nn.LSTM(attended + words, hidden, batch_first=True)
         self.output = nn.Linear(hidden, vocabulary)
 
-    def forward(self, seen: Tensor, inputs: Tensor) -> Tensor:
-        """States ``[B, W, hidden]`` behind each word of ``inputs [B, W]``, given what was seen ``[B, D]``."""
-        return run_lstm(self.speak, self.embed(inputs), always=seen)
+    def forward(self, attended: Tensor, inputs: Tensor) -> Tensor:
+        """States ``[B, W, hidden]`` after each word of ``inputs [B, W]``, given ``attended [B, D]`` at every step."""
+        return run_lstm(self.lstm, self.embed(inputs), constant=attended)
 
 
-def reconstruction(decoder: PhraseDecoder, seen: Tensor, spelling: Tensor, mask: Tensor) -> Tensor:
-    """Mean negative log-probability of the words of each phrase, ends included.
+def reconstruction(decoder: PhraseDecoder, attended: Tensor, spelling: Tensor, mask: Tensor) -> Tensor:
+    """Mean negative log-probability of the words of each phrase, end token included (Eq. 14, one stage).
 
-    ``seen [I, P, D]``, ``spelling [I, P, W]`` between begin and end, ``mask [I, P]`` where there is a phrase.
+    ``attended [I, P, D]``, ``spelling [I, P, W]`` from bos to eos, ``mask [I, P]`` True where there is a phrase.
     """
     if not bool(mask.any()):
-        return seen.sum() * 0
+        return attended.sum() * 0
     words = spelling[mask]
     inputs, targets = words[:, :-1], words[:, 1:]
     real = targets != Vocabulary.pad
-    logits = decoder.output(decoder(seen[mask], inputs)[real])
+    logits = decoder.output(decoder(attended[mask], inputs)[real])
     return F.cross_entropy(logits, targets[real])

@@ -1,4 +1,4 @@
-"""Matching: a sentence fits its own photograph better, by a margin, than any other of the batch (POS-SCAN Eq. 7)."""
+"""Triplet loss: image and caption match better, by a margin, than all others of the batch (POS-SCAN Eq. 7)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from deixis.methods.scan.network import Heard, ScanNet, Seen
+from deixis.methods.scan.network import EncodedRegions, EncodedWords, ScanNet
 
 
-def hinge(scores: Tensor, owner: Tensor, margin: float = 0.2, hardest: bool = True) -> Tensor:
-    """Sum over captions of how far negatives come within the margin, both ways.
+def triplet_loss(scores: Tensor, owner: Tensor, margin: float = 0.2, hardest: bool = True) -> Tensor:
+    """Sum over captions of the margin violations by negatives, both ways (Eq. 7).
 
-    ``scores [I, C]``; ``owner [C]`` is the row of each caption's image. Captions of one image are no negatives of each
+    ``scores [I, C]``; ``owner [C]`` is the row of each caption's image. Captions of one image are not negatives of each
     other. ``hardest``: only the hardest caption and the hardest image count (Eq. 7), else all of them.
     """
     captions = torch.arange(len(owner), device=scores.device)
@@ -25,27 +25,31 @@ def hinge(scores: Tensor, owner: Tensor, margin: float = 0.2, hardest: bool = Tr
     return F.relu(needed[:, None] + others[owner]).sum() + F.relu(needed + others).sum()
 
 
-def matching(
-    matcher: ScanNet, seen: Seen, heard: Heard, owner: Tensor, margin: float = 0.2, hardest: bool = True
+def matching_loss(
+    matcher: ScanNet,
+    regions: EncodedRegions,
+    words: EncodedWords,
+    owner: Tensor,
+    margin: float = 0.2,
+    hardest: bool = True,
 ) -> Tensor:
-    """:func:`hinge` of all images with all captions ``[C, T]`` of a batch.
+    """:func:`triplet_loss` of all images with all captions ``[C, T]`` of a batch.
 
-    With the hardest negatives only a few pairs for each caption have a gradient. All pairs are scored without one to
-    find these, and only they are scored again: the value and the gradient are those of the whole matrix, at a fraction
-    of its backward pass and without keeping it.
+    With the hardest negatives only a few pairs for each caption have a gradient. All pairs are scored without gradient
+    to find them, and only these are scored again. Value and gradient are those of the whole matrix.
     """
     if not hardest:
-        return hinge(matcher.scores(seen, heard), owner, margin, hardest)
+        return triplet_loss(matcher.scores(regions, words), owner, margin, hardest)
     with torch.no_grad():
-        scores = matcher.scores(seen, heard)
+        scores = matcher.scores(regions, words)
     with torch.enable_grad():
-        loss = hinge(scores.requires_grad_(), owner, margin)
+        loss = triplet_loss(scores.requires_grad_(), owner, margin)
         (weights,) = torch.autograd.grad(loss, scores)
     images, captions = weights.nonzero(as_tuple=True)  # [P]
-    pairs = matcher.pairs(
-        Seen(seen.vectors[images], seen.mask[images]),
-        Heard(heard.vectors[captions, None], heard.mask[captions, None], heard.counts[captions, None]),
+    pairs = matcher.paired_scores(
+        EncodedRegions(regions.vectors[images], regions.mask[images]),
+        EncodedWords(words.vectors[captions, None], words.mask[captions, None], words.counts[captions, None]),
     )
-    # the loss is linear in the scores of these pairs: their weights carry its whole gradient
-    carrier = (weights[images, captions] * pairs[:, 0]).sum()
-    return loss.detach() + carrier - carrier.detach()
+    # the loss is linear in the scores of these pairs: this sum has its gradient, and the value is added without one
+    linear = (weights[images, captions] * pairs[:, 0]).sum()
+    return loss.detach() + linear - linear.detach()

@@ -1,1 +1,1 @@
-"""What each method adds to training: one idea, one file, one test. Objectives are plain functions and add up."""
+"""Losses of the captioners: one loss, one file, one test; plain functions that add up."""

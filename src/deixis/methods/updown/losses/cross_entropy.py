@@ -1,4 +1,4 @@
-"""Cross-entropy: the next word of a human caption, given the words before it (DA Eq. 6; on every branch)."""
+"""Cross-entropy of the next word (DA Eq. 6), averaged over all branches."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.methods.updown.decode import vote_scores
 from deixis.methods.updown.network import Decoded, Decoder, Encoded
 
 
 def cross_entropy(decoder: Decoder, decoded: Decoded, targets: Tensor, pad: int, smoothing: float = 0.0) -> Tensor:
-    """Mean negative log-probability of ``targets [I, C, T]``, the words after each step, over words and branches.
+    """Mean negative log-probability of ``targets [I, C, T]`` over words and branches (DA Eq. 6).
 
-    Padding does not count, and the vocabulary layer is not even computed for it. ``smoothing`` spreads that share of
-    the target's probability evenly over all words.
+    The vocabulary layer is not computed for padding. ``smoothing`` is the share of the target probability that is
+    spread evenly over all words.
     """
     real = targets != pad
     states = decoded.states[real]  # [W, K, hidden]
@@ -23,13 +24,15 @@ def cross_entropy(decoder: Decoder, decoded: Decoded, targets: Tensor, pad: int,
 
 
 @torch.no_grad()
-def hear_own_words(decoder: Decoder, encoded: Encoded, inputs: Tensor, chance: float, pad: int) -> Tensor:
-    """Inputs ``[I, C, T]`` in which each word but the first is, with some chance, what the decoder would have said.
+def scheduled_sampling(
+    decoder: Decoder, encoded: Encoded, inputs: Tensor, chance: float, pad: int, branches: int | None = None
+) -> Tensor:
+    """Replace each word of ``inputs [I, C, T]`` but the first, with probability ``chance``, by the predicted word.
 
-    Scheduled sampling over two passes: the words come from one pass of teacher forcing, so that the second can run as
-    fast as the first.
+    Predictions are those of the first ``branches`` branches (all by default) in one pass of teacher forcing, so the
+    training pass still runs all steps at once.
     """
-    decoded = decoder(encoded, inputs[..., :-1])
-    said = decoder.speak(decoded.states[..., 0, :]).argmax(-1)
-    swap = (torch.rand(said.shape, device=said.device) < chance) & (inputs[..., 1:] != pad)
-    return torch.cat([inputs[..., :1], torch.where(swap, said, inputs[..., 1:])], -1)
+    decoded = decoder(encoded, inputs[..., :-1], branches)
+    predicted = vote_scores(decoder.word_logprobs(decoded.states)).argmax(-1)
+    replaced = (torch.rand(predicted.shape, device=predicted.device) < chance) & (inputs[..., 1:] != pad)
+    return torch.cat([inputs[..., :1], torch.where(replaced, predicted, inputs[..., 1:])], -1)

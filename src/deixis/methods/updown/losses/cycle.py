@@ -1,7 +1,6 @@
-"""Cyclical training: decode, localise the words that were decoded, reconstruct the sentence from those places.
+"""Cyclical training: decode, localize the decoded words, reconstruct the sentence from their regions.
 
-Learning to Generate Grounded Visual Captions without Localization Supervision, Eq. 4 to 8. The localizer exists only
-while training.
+Cyclical, Eq. 4 to 8. The localizer exists in training only.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ class CycleConfig:
 
     decode: float = 0.5  # lambda_1 (Sec. 4.2; .6 and .4 for its final Flickr30k row)
     reconstruct: float = 0.5  # lambda_2
-    visual: Literal["all", "zero-loss", "zero-representation"] = "all"  # App. B: how words that cannot be seen count
+    visual: Literal["all", "zero-loss", "zero-representation"] = "all"  # App. B: treatment of non-visual words
     localizer: Literal["linear", "mlp", "state"] = "linear"  # Eq. 6; App. B Table 9; on h^A: Table 4
     consistency: float = 0.0  # weight of KL(beta || alpha), Table 4 'attention consistency'
 
 
 class Localizer(nn.Module):
-    """A word's embedding in, attention over the regions out (Eq. 6)."""
+    """Attention over the regions from a word embedding (Eq. 6)."""
 
     def __init__(self, decoder: Decoder, config: CycleConfig) -> None:
         super().__init__()
         self.config = config
         sizes = decoder.config
         width = sizes.hidden if config.localizer == "state" else sizes.words
-        self.place = nn.Linear(width, sizes.attention)  # W_l
+        self.query = nn.Linear(width, sizes.attention)  # W_l
         if config.localizer == "mlp":
             self.hidden = nn.Linear(width, width)
 
     def forward(self, encoded: Encoded, words: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Places of embedded words ``[I, C, T, words]``: beta ``[I, C, T, N]``, and over the grid ``[I, C, T, M]``.
+        """Attention over regions, beta ``[I, C, T, N]``, and over the grid ``[I, C, T, M]``, of words ``[I, C, T, D]``.
 
-        As in the published code, regions are met as the decoder's own attention projects them (first branch), and the
-        grid through the same layer.
+        As in the published code, region keys are those of the decoder's attention (first branch), and the grid has the
+        same query layer.
         """
         if self.config.localizer == "mlp":
             words = F.relu(self.hidden(words))
-        query = self.place(words)
+        query = self.query(words)
         energy = torch.einsum("icta,ina->ictn", query, encoded.keys[:, :, 0])
         beta = energy.masked_fill(~encoded.mask[:, None, None], -torch.inf).softmax(-1)
         if encoded.grid_keys is None:
@@ -66,25 +65,18 @@ def cycle(
     pad: int,
     visual: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """The loss terms of Eq. 8, already weighted, for ``words [I, C, T + 1]`` (bos first) and their first decoding.
+    """Weighted loss terms of Eq. 8 for ``words [I, C, T + 1]`` (bos first) and their first decoding (Eq. 4, 5).
 
-    ``visual [I, C, T]`` marks target words that can be seen (nouns and verbs); two variants need it.
+    ``visual [I, C, T]`` marks target words that are nouns or verbs; two variants need it.
     """
     config = localizer.config
-    inputs, targets = words[..., :-1], words[..., 1:]
-    with torch.no_grad():
-        # what the first branch would have said at each step: leaves, no gradient passes through them
-        spoken = decoder.speak(decoded.states[..., 0, :]).argmax(-1)  # [I, C, T]
-    embedded = decoder.drop(F.relu(decoder.embed(spoken)))  # e_t = W_e y_t
-    beta, on_grid = localizer(encoded, decoded.looking if config.localizer == "state" else embedded)
-    seen = torch.einsum("ictn,inh->icth", beta, encoded.regions)
-    if on_grid is not None and encoded.grid is not None:
-        seen = seen + torch.einsum("ictm,imh->icth", on_grid, encoded.grid)
     if config.visual != "all" and visual is None:
-        raise ValueError(f"the variant '{config.visual}' has to know which words can be seen")
+        raise ValueError(f"the variant '{config.visual}' needs marks of the visual words")
+    inputs, targets = words[..., :-1], words[..., 1:]
+    beta, attended = _localize(decoder, localizer, encoded, decoded)
     if config.visual == "zero-representation" and visual is not None:
-        seen = seen * visual.unsqueeze(-1)
-    rebuilt = decoder(encoded, inputs, seen=seen.unsqueeze(3))  # Eq. 7, the same decoder
+        attended = attended * visual.unsqueeze(-1)
+    rebuilt = decoder(encoded, inputs, attended=attended.unsqueeze(3))  # Eq. 7, the same decoder
     counted = targets
     if config.visual == "zero-loss" and visual is not None:
         counted = targets.masked_fill(~visual, pad)
@@ -95,3 +87,16 @@ def cycle(
     if config.consistency:
         terms["consistency"] = config.consistency * attention_kl(beta, decoded.attention[..., 0, :], targets != pad)
     return terms
+
+
+def _localize(decoder: Decoder, localizer: Localizer, encoded: Encoded, decoded: Decoded) -> tuple[Tensor, Tensor]:
+    """Localize the decoded words (Eq. 6): attention ``[I, C, T, N]`` and attended feature ``[I, C, T, hidden]``."""
+    with torch.no_grad():  # the words are leaves of the graph: no gradient passes through them
+        predicted = decoder.word_logprobs(decoded.states[..., 0, :]).argmax(-1)  # [I, C, T] of the first branch
+    embedded = decoder.drop(F.relu(decoder.embed(predicted)))  # e_t = W_e y_t
+    state = localizer.config.localizer == "state"
+    beta, on_grid = localizer(encoded, decoded.attention_states if state else embedded)
+    attended = torch.einsum("ictn,inh->icth", beta, encoded.regions)
+    if on_grid is not None and encoded.grid is not None:
+        attended = attended + torch.einsum("ictm,imh->icth", on_grid, encoded.grid)
+    return beta, attended

@@ -1,6 +1,6 @@
-"""Supervision by boxes: the upper bound that weakly supervised methods are measured against.
+"""Supervision by boxes: the upper bound for weakly supervised captioners (POS-SCAN Eq. 16, GVD).
 
-Only recipes that say ``supervised`` use this file.
+Only recipes with the objective ``supervised`` use this file.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from deixis.methods.updown.network import Decoder
 
 
 def attention_nll(attention: Tensor, positive: Tensor) -> Tensor:
-    """Negative log of the attention at the right regions (POS-SCAN Eq. 16), for every branch.
+    """Mean negative log of the attention at positive regions, for every branch (POS-SCAN Eq. 16).
 
-    ``attention [I, C, T, K, N]``; ``positive [I, C, T, N]`` is True where a region overlaps the word's true box by an
-    IoU over .5. As in the published code the mean is over all positive regions; nothing positive gives 0.
+    ``attention [I, C, T, K, N]``; ``positive [I, C, T, N]`` is True where a region has IoU > .5 with the word's true
+    box. As in the published code the mean is over all positive regions; 0 if there is none.
     """
     index = positive.nonzero(as_tuple=True)
     if len(index[0]) == 0:

@@ -1,0 +1,21 @@
+"""Parameter names of earlier versions, accepted when weights are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def accept_old_names(module: nn.Module, renamed: Mapping[str, str]) -> None:
+    """Make ``module.load_state_dict`` accept old names; ``renamed`` maps a part of a dotted name to its new form."""
+
+    def rename(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: Any) -> None:
+        for name in [name for name in state if name.startswith(prefix)]:
+            parts = name.removeprefix(prefix).split(".")
+            new = prefix + ".".join(renamed.get(part, part) for part in parts)
+            if new != name:
+                state[new] = state.pop(name)
+
+    module.register_load_state_dict_pre_hook(rename)  # type: ignore[no-untyped-call]

@@ -1,0 +1,59 @@
+"""The text files beside the weights of a trained model: recipe, validation scores, model card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from deixis.training.data import TrainingData
+from deixis.training.recipe import Recipe
+from deixis.training.supervision import SourceModel, supervision_of
+
+
+def card_files(
+    recipe: Recipe,
+    data: TrainingData,
+    epoch: int,
+    scores: Mapping[str, float],
+    protocol: str,
+    sources: Sequence[SourceModel] = (),
+) -> dict[str, str]:
+    """File name -> text of ``recipe.json``, ``metrics.json`` and ``README.md``.
+
+    ``scores`` are those of the best ``epoch`` (from 1), measured as ``protocol`` says. ``sources`` are the models that
+    the run started from or learnt with. ``recipe.json`` also states the supervision, for commands that list models.
+    """
+    supervision = supervision_of(recipe, data, sources)
+    metrics = {"best_epoch": epoch, "validation": scores}
+    return {
+        "recipe.json": json.dumps({**recipe.to_json(), "supervision": supervision}, indent=1) + "\n",
+        "metrics.json": json.dumps(metrics, indent=1) + "\n",
+        "README.md": _model_card(recipe, data, scores, protocol, supervision, sources),
+    }
+
+
+def _model_card(
+    recipe: Recipe,
+    data: TrainingData,
+    scores: Mapping[str, float],
+    protocol: str,
+    supervision: str,
+    sources: Sequence[SourceModel],
+) -> str:
+    figures = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+    description = data.extractor["description"]
+    shown = {part: description[part].get("supervision", "unknown") for part in ("backbone", "proposals")}
+    models = "".join(f"- {source.role.capitalize()}: `{source.path}`\n" for source in sources)
+    return f"""# {recipe.name}
+
+{recipe.purpose}
+
+- Method: {recipe.paper}
+- Data: {data.source}, {len(data.training)} training and {len(data.validation)} validation images
+- Supervision: {supervision}
+{models}- Regions: `{data.extractor["name"]}` (backbone: {shown["backbone"]}; proposals: {shown["proposals"]})
+- Validation: {figures} (one seed: {recipe.seed}; {protocol})
+
+Weights carry the licence terms of the photographs they were trained on: where the data set is for research and
+education only, so is this model.
+"""

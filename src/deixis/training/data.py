@@ -1,0 +1,45 @@
+"""The data of a training run: samples of two splits, their regions, and the extractor that made the regions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deixis.data import Sample, recognise
+from deixis.errors import DeixisError
+from deixis.types import Json, Regions
+from deixis.vision.store import FeatureStore
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Training and validation samples with their regions."""
+
+    training: Sequence[Sample]
+    validation: Sequence[Sample]
+    regions: Mapping[str, Regions]  # by image id
+    extractor: Json  # {"name", "description"} of the extractor that made the regions
+    source: str  # name of the data set, for the model card
+
+    @classmethod
+    def from_folder(cls, root: Path, store: FeatureStore, train: str = "train", val: str = "val") -> TrainingData:
+        """Read two splits of a data set; the store holds their features."""
+        loader = recognise(root)
+        extractor = {"name": store.extractor, "description": store.contents.description}
+        return cls(loader.load(root, train), loader.load(root, val), store, extractor, loader.NAME)
+
+    def usable(self) -> TrainingData:
+        """Only the samples that have captions and regions; an error where a split has none."""
+        kept = replace(
+            self,
+            training=[s for s in self.training if s.captions and s.image_id in self.regions],
+            validation=[s for s in self.validation if s.captions and s.image_id in self.regions],
+        )
+        for name, samples in (("training", kept.training), ("validation", kept.validation)):
+            if not samples:
+                raise DeixisError(
+                    f"{self.source}: no {name} image has both a caption and features. "
+                    "Extract the features of the whole data set first (deixis features)."
+                )
+        return kept

@@ -1,0 +1,68 @@
+"""The log of a run: ``log.jsonl``, one line per epoch, and the best epoch in ``metrics.json``.
+
+Epochs are counted from 1. Files of version 0.1 counted from 0 and named the learning rate "rate"; they are converted
+when they are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deixis.files import write_atomic
+
+if TYPE_CHECKING:  # a log can be read without torch
+    from deixis.training.types import Line
+
+LOG = "log.jsonl"
+
+
+def read_log(run: Path) -> list[Line]:
+    """The lines of a run's log; none where there is no log."""
+    path = run / LOG
+    if not path.exists():
+        return []
+    return [current_line(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def current_line(line: Line) -> Line:
+    """A line as it is written now, from a line of any version."""
+    if "lr" in line:
+        return line
+    renamed = {"lr" if name == "rate" else name: value for name, value in line.items()}
+    return renamed | {"epoch": line["epoch"] + 1}
+
+
+def append_line(run: Path, line: Line) -> None:
+    """Add the line of an epoch."""
+    with (run / LOG).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def cut_log(run: Path, step: int) -> None:
+    """Remove the lines behind a step, which an interrupted run wrote after its last checkpoint."""
+    path = run / LOG
+    if path.exists():
+        text = path.read_text(encoding="utf-8")
+        lines = [line for each in text.splitlines() if (line := _parsed(each)) is not None and line["step"] <= step]
+        kept = "".join(json.dumps(line) + "\n" for line in lines)
+        if kept != text:
+            write_atomic(path, kept)
+
+
+def _parsed(text: str) -> Line | None:
+    """A line of the log; None where it was not written to its end."""
+    try:
+        line = current_line(json.loads(text))
+        return line if isinstance(line["step"], int) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def best_epoch(metrics: Mapping[str, Any]) -> int | None:
+    """The epoch (from 1) whose weights were kept, from ``metrics.json`` of any version; None where it is not there."""
+    if "best_epoch" in metrics:
+        return int(metrics["best_epoch"])
+    return int(metrics["epoch"]) + 1 if "epoch" in metrics else None

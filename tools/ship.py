@@ -1,0 +1,189 @@
+"""Copy a trained model into the package, under a name for ``--model``.
+
+    python tools/ship.py RUN NAME [half|int8]
+
+The run must have been evaluated (deixis eval RUN --data DIR --split test). The model card shows the test scores of
+that evaluation, and ``metrics.json`` keeps them with their signatures. By default, weights are stored in half
+precision, those of a fusion model as bytes (int8); ``experiments/flickr8k-entities/packing.txt`` shows the cost. A
+fusion model gets a shorter list of word pieces: those of the training captions and of ImageNet's class names, letters,
+and the most frequent ones of BERT.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from deixis.data import Dataset, load
+from deixis.errors import DeixisError
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.metrics.score import Score, load_scores
+from deixis.model_folder import Precision, pack_model, read_config
+from deixis.pipelines.models import KINDS, PACKAGE
+from deixis.training.log import best_epoch
+from deixis.types import Json
+from deixis.vision.backbone import imagenet_classes
+
+LARGEST = 20_000_000  # bytes of one file
+PIECES = 16_000  # word pieces of a fusion model
+
+PRECISIONS: dict[Precision, str] = {
+    "half": "in half precision",
+    "int8": "large matrices in bytes with a scale for each row, the rest in half precision",
+}
+
+PURPOSE = {
+    "captioner": "Photographs in, a sentence out in which every noun points at its place.",
+    "matcher": "A photograph and phrases in, the place of each phrase out; photographs can be ranked for a sentence.",
+    "grounder": "A photograph and phrases in, the place of each phrase out.",
+    "fusion": "A photograph and phrases in, a heat map of each phrase out, and whether it is there.",
+}
+
+ALONE = """\
+These are the captioner's own. A finder beside it (`--finder`) has a say in its sentences and places their nouns;
+`docs/results.md` tells what that is worth."""
+
+HEADLINE = {
+    "CIDEr": "CIDEr-D of the captions, against five references",
+    "BLEU-4": "BLEU-4",
+    "METEOR": "METEOR 1.5",
+    "F1_all": "F1 of object words that are right in word and box, mean over classes",
+    "F1_loc": "F1 of the boxes of object words that are right, mean over classes",
+    "F1_all_per_sent": "the same as F1_all, mean over sentences",
+    "F1_loc_per_sent": "the same as F1_loc, mean over sentences",
+    "attention_accuracy": "object words of the true captions whose box is right, mean over classes",
+    "accuracy": "phrases of the true captions whose box is right (IoU of at least .5)",
+    "mean_iou": "mean IoU of those boxes",
+    "pointing": "phrases whose point lies in a true box",
+    "baseline_whole_image": "for comparison: accuracy of always answering the whole image",
+    "baseline_image_centre": "for comparison: pointing of always answering the image's centre",
+    "i2t_R@1": "true captions found first for an image",
+    "t2i_R@1": "true image found first for a caption",
+}
+
+
+def ship(run: Path, name: str, precision: Precision | None = None) -> Path:
+    """Write the package's folder of the model; the folder."""
+    config = read_config(run, *KINDS)
+    precision = precision or ("int8" if config["kind"] == "fusion" else "half")
+    recipe = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
+    metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+    scores, about = load_scores(run / "eval-test" / "scores.json")
+    shown = {key: scores[key] for key in HEADLINE if key in scores}
+    metrics |= {
+        "data": about["data"],
+        "test": {key: {"value": score.value, "signature": score.signature} for key, score in shown.items()},
+    }
+    folder = PACKAGE / name
+    shutil.rmtree(folder, ignore_errors=True)  # nothing of the model that had the name before stays behind
+    extras = {
+        "metrics.json": json.dumps(metrics, indent=1) + "\n",
+        "README.md": card(name, config, recipe, metrics, scores, precision),
+    }
+    with TemporaryDirectory() as place:
+        source = run
+        if config["kind"] == "fusion":
+            source = Path(place)
+            shorten(run, load(Path(about["reference"]), "train"), source)
+        pack_model(source, folder, name, extras, precision)
+    for file in folder.iterdir():
+        if file.stat().st_size > LARGEST:
+            raise DeixisError(f"{file} has {file.stat().st_size:,} bytes, over {LARGEST:,}; train a smaller model.")
+    return folder
+
+
+def shorten(run: Path, training: Dataset, folder: Path) -> None:
+    """Write a fusion model again with fewer word pieces."""
+    pointer = AlbefGrounder.from_pretrained(run)
+    texts = [*(caption.text for sample in training.samples for caption in sample.captions), *imagenet_classes()]
+    few = pointer.with_pieces(pointer.pieces.shorter(texts, min(PIECES, len(pointer.pieces))))
+    few.save_pretrained(folder, {"recipe.json": (run / "recipe.json").read_text(encoding="utf-8")})
+
+
+def card(
+    name: str, config: Json, recipe: Json, metrics: Json, scores: Mapping[str, Score], precision: Precision
+) -> str:
+    """What people should know before they use the model."""
+    eyes = (config["extractor"] or {}).get("description", {})
+    seen = {part: eyes[part].get("supervision", "unknown") for part in ("backbone", "proposals") if part in eyes}
+    looks = f"`{config['extractor']['name']}`" if eyes else "the photograph itself, without regions"
+    rows = "\n".join(f"| {key} | {scores[key].value:.3f} | {text} |" for key, text in HEADLINE.items() if key in scores)
+    alone = f"\n{ALONE}\n" if config["kind"] == "captioner" else ""
+    protocols = "\n".join(f"- {key}: `{scores[key].signature}`" for key in HEADLINE if key in scores)
+    return f"""# {name}
+
+{PURPOSE[config["kind"]]}
+
+- Kind: {config["kind"]}; recipe `{recipe["name"]}` ({recipe["paper"]}), seed {recipe["seed"]}
+- Data: the photographs of Flickr30k Entities that are also in Flickr8k (7,455 for training, long side 320 pixels),
+  with five English captions each
+- Supervision: {recipe["supervision"]}
+- Regions: {looks}{"".join(f"; {part}: {text}" for part, text in seen.items())}
+- Weights: on disk {PRECISIONS[precision]}; in single precision
+  once loaded; chosen at epoch {best_epoch(metrics)} on the validation split
+
+## Licence note
+
+The photographs belong to their Flickr owners and are for non-commercial research and education; weights learnt from
+them carry that note. The code around them has the licence of the package.
+
+## Figures
+
+On the test split (185 photographs with boxes), one model, one seed:
+
+| score | value | what it is |
+|---|---|---|
+{rows}
+{alone}
+Protocols:
+
+{protocols}
+
+## Known failures
+
+{failures(config["kind"], scores)}
+"""
+
+
+def failures(kind: str, scores: Mapping[str, Score]) -> str:
+    """What goes wrong, and how often where the evaluation counted it."""
+
+    def percent(key: str) -> str:
+        return f"{scores[key].value:.0%}"
+
+    lines = []
+    if kind == "captioner" and {"CHAIRs", "wrong_partial"} <= set(scores):
+        lines += [
+            f"Words that are not there: {percent('CHAIRs')} of the test captions name at least one object class that "
+            "no reference caption names. Guesses are drawn to what Flickr8k is full of: dogs, children, sport.",
+            "Counts, colours and what people do are often wrong. English only; one sentence of at most 20 words.",
+            f"Boxes: of the object words with a box that is wrong, {percent('wrong_partial')} show a part of the "
+            f"thing only, {percent('wrong_enlarged')} too much around it, {percent('wrong_deviated')} another place.",
+        ]
+    if "accuracy" in scores:
+        lines.append(
+            f"Boxes are much worse than points: {percent('accuracy')} of the phrases get a right box, "
+            f"{percent('pointing')} a point inside the thing."
+        )
+    lines += [
+        "Far from everyday photographs of people and animals (screenshots, drawings, blank images, medical or aerial "
+        "images) it still answers, in the words of Flickr8k; its confidence is then lower, and not always low enough.",
+        "The people who wrote the captions guessed at gender, age and origin, and so does the model. Never use it to "
+        "tell who somebody is.",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4) or not set(sys.argv[3:]) <= set(PRECISIONS):
+        sys.exit(__doc__)
+    try:
+        written = ship(Path(sys.argv[1]), sys.argv[2], *sys.argv[3:])
+    except DeixisError as error:
+        sys.exit(str(error))
+    for file in sorted(written.iterdir()):
+        print(f"{file.stat().st_size:>12,}  {file}")
