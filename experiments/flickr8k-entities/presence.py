@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from deixis.pipelines.checked import DOUBT
-from deixis.vision.eyes import Photo
 
 from deixis.calibration import auc
 from deixis.data import load
 from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.albef.presence import EvidenceFunction, EvidenceSamples, collect_evidence
+from deixis.methods.albef.presence import EvidenceFunction, EvidenceSamples, collect_evidence, pair_evidence
+from deixis.pipelines.results import MIN_PRESENCE
+from deixis.types import Regions
 from deixis.vision.store import FeatureStore
 
 
@@ -27,10 +28,10 @@ def match_odds(pointer: AlbefGrounder) -> EvidenceFunction:
     """Log-odds of the match head, as evidence."""
 
     @torch.no_grad()
-    def find(photo: Photo, texts: Sequence[str]) -> list[float]:
+    def find(photo: Regions, texts: Sequence[str]) -> list[float]:
         network = pointer.network
-        encoded, some = network.encode(pointer.see(photo)[0]), pointer.texts(texts)
-        logits = network.match_logits(network.fuse(network.encode_text(some), some, encoded))
+        (encoded,), some = pointer.encode([photo]), pointer.texts(texts)
+        logits = network.match_logits(network.fuse(network.encode_text(some), some, encoded.image))
         return (logits[:, 1] - logits[:, 0]).tolist()
 
     return find
@@ -48,8 +49,8 @@ def both(one: EvidenceSamples, other: EvidenceSamples) -> EvidenceSamples:
 def tell(name: str, told: EvidenceSamples) -> None:
     """AUC, and what a chance of one half would be right about, for the curve of these very texts."""
     curve = told.calibration()
-    there = np.mean([curve(x) >= DOUBT for x in told.present])
-    gone = np.mean([curve(x) < DOUBT for x in told.absent])
+    there = np.mean([curve(x) >= MIN_PRESENCE for x in told.present])
+    gone = np.mean([curve(x) < MIN_PRESENCE for x in told.absent])
     print(
         f"{name:22} AUC {auc(told.present, told.absent):.3f}; with its curve {there:.1%} of {len(told.present)} texts "
         f"of the photograph found, {gone:.1%} of {len(told.absent)} others not",
@@ -62,7 +63,7 @@ def main(data: Path, store: FeatureStore, run: Path, keep: bool) -> None:
     torch.set_num_threads(1)
     pointer = AlbefGrounder.from_pretrained(run)
     samples = load(data, "val").samples
-    pairs = collect_evidence(samples, store.__getitem__, pointer.evidence)
+    pairs = collect_evidence(samples, store.__getitem__, partial(pair_evidence, pointer))
     matches = collect_evidence(samples, store.__getitem__, match_odds(pointer))
     for kind, pair, match in zip(("phrases", "captions"), pairs, matches, strict=True):
         tell(f"{kind}, match", match)
