@@ -40,7 +40,7 @@ from deixis.pipelines.results import CaptionResult
 from deixis.vision.extractor import named_extractor
 from small_models import noise, small_captioner, small_matcher
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "flickr8k-entities"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import ship
 
 LARGEST = 20_000_000

@@ -47,10 +47,10 @@ EXAMPLES = {
 
 # a phrase or caption has a letter or a digit in it
 Words = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"[A-Za-z0-9]")]
-Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="what to look for, each by itself")]
+Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="what to find, each phrase by itself")]
 Caption = Annotated[Words, Query(description="a sentence about the photograph")]
-ModelName = Annotated[str, Query(max_length=200, description="a name of /v1/models; the first that fits if none")]
-Steps = Annotated[bool, Query(description="tell where each branch looked at every word, too")]
+ModelName = Annotated[str, Query(max_length=200, description="a name of /v1/models; if not given, the first that fits")]
+Steps = Annotated[bool, Query(description="also return the attention of each branch at every word")]
 
 
 def create_app(engine: Engine, upload: UploadLimits | None = None, hosts: Hosts | None = None) -> FastAPI:
@@ -87,37 +87,37 @@ def _add_api(app: FastAPI, engine: Engine, meter: Meter) -> None:
 
     @app.post("/v1/caption", response_model=Captioned, responses=wrong, openapi_extra=PHOTO)
     async def caption(request: Request, model: ModelName = "", steps: Steps = False) -> Response:
-        """A sentence about the photograph in which every noun has its place."""
+        """Caption the photograph; each noun phrase has a box."""
         name = _known(engine.captioner(model), model, "writes captions")
         return await answer(CaptionAsk(await photo_of(request), name, steps))
 
     @app.post("/v1/ground", response_model=Grounded, responses=wrong, openapi_extra=PHOTO)
     async def ground(request: Request, phrase: Phrases, model: ModelName = "") -> Response:
-        """Where phrases are in the photograph, and whether they are there at all."""
-        name = _known(engine.finder(model), model, "finds phrases")
+        """Find phrases in the photograph: a box for each, and the probability that it is present."""
+        name = _known(engine.grounder(model), model, "finds phrases")
         return await answer(GroundAsk(await photo_of(request), name, tuple(phrase)))
 
     @app.post("/v1/check", response_model=CheckedCaption, responses=wrong, openapi_extra=PHOTO)
     async def check(request: Request, caption: Caption, model: ModelName = "") -> Response:
-        """Which noun phrases of a caption are doubtful."""
-        name = _known(engine.finder(model), model, "finds phrases")
+        """Check a caption against the photograph: the probability of each noun phrase, and of the whole."""
+        name = _known(engine.grounder(model), model, "finds phrases")
         return await answer(CheckAsk(await photo_of(request), name, caption))
 
     @app.get("/v1/models", response_model=Models)
     async def models() -> Response:
-        """The models that are loaded."""
+        """List the loaded models."""
         return JSONResponse({"models": [describe(name, model) for name, model in engine.models.items()]})
 
     @app.get("/healthz", response_model=Health, responses=problems(503))
     async def healthz() -> Response:
-        """Whether requests are taken."""
+        """Report whether requests are accepted."""
         if not engine.open:
             raise BusyError(STOPPING, 5)
         return JSONResponse({"status": "ok", "under_way": engine.under_way})
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counts and times in the text format of Prometheus."""
+        """Return counts and times in the text format of Prometheus."""
         return PlainTextResponse(meter.text(engine), media_type="text/plain; version=0.0.4")
 
 
@@ -125,7 +125,7 @@ def _known(found: str | None, asked: str, does: str) -> str:
     if found is not None:
         return found
     if asked:
-        raise ProblemError(404, f"there is no model '{asked}' here that {does}; /v1/models lists what there is.")
+        raise ProblemError(404, f"no model '{asked}' that {does} is loaded; /v1/models lists the loaded models.")
     raise ProblemError(404, f"no model that {does} is loaded; start the server with one (--model).")
 
 
@@ -173,7 +173,7 @@ def _description(app: FastAPI) -> dict[str, Any]:
         found = get_openapi(
             title=app.title,
             version=app.version,
-            description="Captions in which every noun points at its place, and phrases found in photographs.",
+            description="Captions with a box for each noun phrase, and phrases found in photographs.",
             routes=app.routes,
         )
         found["components"]["schemas"]["Problem"] = Problem.model_json_schema()

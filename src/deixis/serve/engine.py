@@ -40,7 +40,7 @@ from deixis.vision.extractor import RegionExtractor
 Model = Captioner | PhraseGrounder
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP")
-"""What photographs come in, by Pillow's names: the decoders of all else stay shut to strangers."""
+"""Accepted image formats, by Pillow's names; other decoders are not used for uploads."""
 
 STOPPING = "the server is about to stop"
 CELLS = 16  # along each side of the heat map of a branch
@@ -60,16 +60,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class CaptionAsk:
-    """What is to be seen in a photograph?"""
+    """A request for a caption."""
 
     photo: bytes
     model: str
-    steps: bool = False  # tell where each branch looked at every word, too
+    steps: bool = False  # also return the attention of each branch at every word
 
 
 @dataclass(frozen=True)
 class GroundAsk:
-    """Where are these phrases?"""
+    """A request to ground phrases."""
 
     photo: bytes
     model: str
@@ -78,7 +78,7 @@ class GroundAsk:
 
 @dataclass(frozen=True)
 class CheckAsk:
-    """Does this caption fit?"""
+    """A request to check a caption."""
 
     photo: bytes
     model: str
@@ -120,11 +120,11 @@ class Engine:
         return self._open and self._thread.is_alive()
 
     def captioner(self, name: str = "") -> str | None:
-        """The name of the captioner that is meant, the first where none is named; None where there is none such."""
+        """Return the name of the captioner that is meant, the first if none is named; None if there is no such one."""
         return self._meant(name, captions=True)
 
-    def finder(self, name: str = "") -> str | None:
-        """The same for models that find phrases."""
+    def grounder(self, name: str = "") -> str | None:
+        """Return the name of the phrase grounder that is meant, in the same way."""
         return self._meant(name, captions=False)
 
     def require_place(self) -> None:
@@ -136,9 +136,9 @@ class Engine:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place for one request until its answer is sent; :class:`BusyError` where all are taken.
+        """Count one request until its answer is sent; :class:`BusyError` if too many are being processed.
 
-        A request takes its place when its body is complete, so that slow uploads do not keep others out.
+        A request is counted when its body is complete, so that slow uploads do not keep others out.
         """
         with self._lock:
             self.require_place()
@@ -213,7 +213,7 @@ class Engine:
                 if isinstance(job.ask, CaptionAsk):
                     together.setdefault(job.ask.model, []).append((job, job.ask, photo))
                 else:
-                    job.answer.set_result(self._find(job.ask, photo))
+                    job.answer.set_result(self._ground(job.ask, photo))
             except Exception as error:
                 job.answer.set_exception(error)
         for name, asked in together.items():
@@ -227,7 +227,7 @@ class Engine:
                     if not job.answer.done():
                         job.answer.set_exception(error)
 
-    def _find(self, ask: GroundAsk | CheckAsk, photo: Photo) -> Json:
+    def _ground(self, ask: GroundAsk | CheckAsk, photo: Photo) -> Json:
         grounder = self.models[ask.model]
         assert not isinstance(grounder, Captioner)
         if isinstance(ask, CheckAsk):
