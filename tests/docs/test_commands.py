@@ -27,7 +27,12 @@ from deixis import cli
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "src" / "deixis" / "methods").glob("*/README.md"),
+    )
 )
 RUN = ("README.md", "docs/quick-start.md", "docs/own-data.md", "docs/api.md")
 READ_ONLY = {"train", "serve", "study", "table", "proposals"}

@@ -24,11 +24,9 @@ from deixis.localize.class_names import class_probabilities, detector_classes
 from deixis.localize.heat_rules import select_by_heat
 from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.gradcam import heat_maps, match_and_map
 from deixis.methods.albef.images import square_grid, square_pixels, standardise
-from deixis.methods.albef.network import AlbefNet, Encoded, Texts
-from deixis.methods.albef.pair_scores import pair_scores
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
 from deixis.model_folder import read_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.backbone import imagenet_classes

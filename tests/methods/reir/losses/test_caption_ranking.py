@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deixis.methods.reir.losses.ranking import Form, caption_scores, ranking
+from deixis.methods.reir.losses.caption_ranking import Form, caption_scores, ranking
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "reir.npz"
 FORMS = get_args(Form)
