@@ -67,6 +67,10 @@ EXAMPLES = """\
   deixis caption photos/ --out captions.jsonl"""
 
 
+RENAMED = {"--finder": "--grounder", "--least": "--min-score"}
+"""Options of version 0.1 -> their names now, for all verbs; those of recipes are in :mod:`deixis.training.renamed`."""
+
+
 def usage(width: int = 0) -> str:
     """The short map of the verbs, in lines of at most ``width`` characters (0: those of the terminal)."""
     width = width or shutil.get_terminal_size().columns
@@ -128,6 +132,7 @@ def run(args: Sequence[str]) -> int:
     verb, rest = found
     module, function, _ = VERBS[verb]
     try:
+        refuse_old_options(rest)
         commands = importlib.import_module(f"deixis.commands.{module}")
         if hasattr(commands, "cli"):  # a verb whose options depend on its first word reads them itself
             return int(commands.cli(rest) or 0)
@@ -168,6 +173,13 @@ def unexpected(error: Exception, args: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     reason = f"{type(error).__name__}: {text[:LONGEST]}{'...' if len(text) > LONGEST else ''}".rstrip(": ")
     return f"unexpected error{where} ({reason}). Run the command again with {DEBUG} for the traceback."
+
+
+def refuse_old_options(args: Sequence[str]) -> None:
+    """Raise an error that names the new option where an argument is an option of version 0.1."""
+    for option in (arg.partition("=")[0] for arg in args):
+        if option in RENAMED:
+            raise UsageError(f"{option} is now {RENAMED[option]}. Use the new name.")
 
 
 def _completion(args: Sequence[str]) -> int:
