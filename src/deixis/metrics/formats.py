@@ -387,10 +387,8 @@ class _Reader:
     def heat(self, value: Any, phrase: str) -> HeatMap:
         try:
             heat = HeatMap.from_json(value)
-        except (KeyError, TypeError, ValueError):
-            raise self.fault(f"the heat map of '{phrase}' is not {{width, height, grid}}") from None
-        if not np.isfinite(heat.grid).all():
-            raise self.fault(f"the heat map of '{phrase}' has a number that is not finite")
+        except (DeixisError, ValueError) as error:
+            raise self.fault(f"the heat map of '{phrase}' is wrong: {str(error).rstrip('.')}") from None
         size = self.images.size(self.image)
         if size is not None and heat.size != size:
             raise self.fault(f"the heat map of '{phrase}' is for {heat.size} pixels, the image has {size}")
