@@ -44,8 +44,8 @@ PURPOSE = {
 }
 
 ALONE = """\
-These are the scores of the captioner alone, with boxes by votes. With a grounder (`--grounder`) they differ; see
-`docs/results.md`."""
+These are the scores of the captioner alone. A grounder (`--grounder`) reranks its sentences and grounds their noun
+phrases; `docs/results.md` has the scores of both together."""
 
 HEADLINE = {
     "CIDEr": "CIDEr-D of the captions, against five references",
