@@ -118,8 +118,10 @@ def to_markdown(table: ComparisonTable, chart: str) -> str:
         f"\\*: different from `{table.baseline}`, p < {LEVEL:g}; {tests} tests: about {LEVEL * tests:.2g} false "
         "positives are expected. "
     )
+    shared = "" if several else f"Supervision: {supervisions[0]}. "
+    stars = star if tests else ""
     legend = (
-        f"{'' if several else f'Supervision: {supervisions[0]}. '}Mean ± standard deviation over the seeds; bold: best mean of the trained rows. {star if tests else ''}"
+        f"{shared}Mean ± standard deviation over the seeds; bold: best mean of the trained rows. {stars}"
         "Core-minutes: training of one seed, with the models that it starts from or learns from."
     )
     parts = [f"**{table.title}** (split {table.split})", markdown(head, rows), legend]
