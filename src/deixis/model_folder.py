@@ -121,18 +121,23 @@ def _weights(folder: Path) -> dict[str, Tensor]:
 def build_network(make: Callable[[], Network], folder: str | Path) -> Network:
     """Build a network whose parameters have the shapes of the stored weights.
 
-    Shapes are compared on the meta device first, so that a wrong configuration allocates no memory.
+    It is built on the meta device, so that a wrong configuration allocates no memory and no weight is initialised.
     """
     import torch
 
     with torch.device("meta"):
-        wanted = {name: list(value.shape) for name, value in make().state_dict().items()}
-    stored = _stored_shapes(Path(folder) / "weights.safetensors")
+        network = make()
+    wanted = {name: list(value.shape) for name, value in network.state_dict().items()}
+    renamed: Mapping[str, str] = getattr(network, "renamed_parts", {})  # parts of names in weights of version 0.1
+    stored = {
+        ".".join(renamed.get(part, part) for part in name.split(".")): shape
+        for name, shape in _stored_shapes(Path(folder) / "weights.safetensors").items()
+    }
     for name in sorted(wanted.keys() | stored.keys()):
         if wanted.get(name) != stored.get(name):
             sizes = f"{stored.get(name, 'absent')}, and the configuration expects {wanted.get(name, 'none')}"
             raise ValueError(f"the weights {name[:60]!r} are {sizes}")
-    return make()
+    return network.to_empty(device="cpu")
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

@@ -78,7 +78,7 @@ class AlbefGrounder:
         presence: Presence | None = None,
     ) -> None:
         self.network, self.pieces, self.name, self.hash = network.eval(), pieces, name, ""
-        self.longest, self.presence = longest, presence
+        self.longest, self.presence = min(longest, network.config.positions), presence
         self.extractor = None
         if extractor is not None:
             self.extractor = RegionExtractor(extractor["description"], network.config.side, name=extractor["name"])
