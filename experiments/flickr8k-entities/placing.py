@@ -1,6 +1,6 @@
 """One captioner, its nouns placed by itself and by finders: scores of grounding, a JSON file for each.
 
-    python experiments/flickr8k-entities/finders.py DATA STORE CAPTIONER NAME=FINDER ... --split test --out finders
+    python experiments/flickr8k-entities/placing.py DATA STORE CAPTIONER NAME=FINDER ... --split test --out placing
 
 CAPTIONER and FINDER are folders of trained models; all place by votes. What is there already is not done again.
 """

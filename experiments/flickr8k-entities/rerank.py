@@ -1,6 +1,6 @@
 """What a finder should count for when it judges a captioner's beam, and what that is worth.
 
-    python experiments/flickr8k-entities/judging.py CAPTIONER FINDER --data DIR --features STORE
+    python experiments/flickr8k-entities/rerank.py CAPTIONER FINDER --data DIR --features STORE
 
 Weights and widths on the validation split; then, on the test split, the captioner alone, with its nouns placed by the
 finder, and with its beam judged too, as :mod:`deixis.pipelines.rerank` has it.
