@@ -128,8 +128,8 @@ def card(
 
 ## Licence
 
-The weights are for non-commercial research and education (`WEIGHTS-LICENSE.md`). The training photographs belong to their
-owners on Flickr and were published under these terms. The code has the Apache License 2.0.
+The weights are for non-commercial research and education (`WEIGHTS-LICENSE.md`). The training photographs belong to
+their owners on Flickr and were published under these terms. The code has the Apache License 2.0.
 
 ## Scores
 

@@ -1,8 +1,9 @@
 """Compare beam widths and length powers of a captioner on the validation split.
 
-    python experiments/flickr8k-entities/beams.py RUN --data DATA --features STORE > experiments/flickr8k-entities/beams.txt
+    python experiments/flickr8k-entities/beams.py RUN --data DATA --features STORE
 
-Boxes come from attention, by votes. The chosen values are in the captioner's ``GenerationConfig``.
+Boxes come from attention, by votes. The chosen values are in the captioner's ``GenerationConfig``. The output is kept
+in beams.txt.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Compare rules that select a box from a fusion model's heat map, on the validation split.
 
-    python experiments/flickr8k-entities/boxes.py DATA STORE RUN [--proposals STORE] > experiments/flickr8k-entities/boxes.txt
+    python experiments/flickr8k-entities/boxes.py DATA STORE RUN [--proposals STORE]
 
 STORE has the feature grids of RUN and boxes of a detector; the store of --proposals has other boxes of the same
 photographs. Prints the best rules of a grid, the rule of the package (localize/heat_rules.py), AMC's rule, and the rule
 of the package with votes and with near duplicates merged.
 
 The validation split has no boxes for phrases that name several objects. Their truth is the box around all objects of
-that name that a detector finds (detections-coco80.json.gz of the data).
+that name that a detector finds (detections-coco80.json.gz of the data). The output is kept in boxes.txt.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python experiments/proposals/measure.py path/to/flickr30k-entities --split val > experiments/proposals/val.tsv
 
 One line for each setting: recall of phrases at IoU .5 with 10, 50, 100 and 200 boxes; recall of entities at IoU .5 with
-100 boxes; recall at IoU .7 and average recall with 100 boxes; the mean number of boxes; milliseconds of CPU time for each
-image. Settings that differ only in the ranking share one search; its time counts for each of them.
+100 boxes; recall at IoU .7 and average recall with 100 boxes; mean number of boxes; milliseconds of CPU time per image.
+Settings that differ only in the ranking share one search; its time counts for each of them.
 """
 
 from __future__ import annotations

@@ -119,7 +119,8 @@ def to_markdown(table: ComparisonTable, chart: str) -> str:
         "positives are expected. "
     )
     legend = (
-        f"{'' if several else f'Supervision: {supervisions[0]}. '}Mean ± standard deviation over the seeds; bold: best mean of the trained rows. {star if tests else ''}"
+        f"{'' if several else f'Supervision: {supervisions[0]}. '}"
+        f"Mean ± standard deviation over the seeds; bold: best mean of the trained rows. {star if tests else ''}"
         "Core-minutes: training of one seed, with the models that it starts from or learns from."
     )
     parts = [f"**{table.title}** (split {table.split})", markdown(head, rows), legend]
