@@ -36,7 +36,7 @@ def grounder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_it_starts_answers_and_stops_on_a_signal(model: Path, grounder: Path, photos: Path) -> None:
     photo, kind = (photos / "0.png").read_bytes(), {"Content-Type": "image/png"}
-    with TestClient(create_app(Engine([load_model(model), load_model(grounder)]))) as client:
+    with TestClient(create_app(Engine([load_model(model), load_model(grounder)])), "http://localhost") as client:
         expected = client.post("/v1/caption", content=photo, headers=kind).json()
     assert expected["words"]
     options = ["--model", str(model), "--model", str(grounder), "--port", "0", "--json"]

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine, Limits
+from deixis.serve.guard import Hosts
 from deixis.serve.upload import UploadLimits
 
 PHOTOGRAPHS = [png(0, (8, 6)), png(1, (1, 1)), png(2, (20, 3))]
@@ -24,7 +25,7 @@ schemathesis.openapi.media_type("image/*", st.sampled_from(PHOTOGRAPHS))
 @pytest.fixture(scope="module")
 def api(models: Models) -> BaseSchema:
     engine = Engine([models.captioner, models.grounder], Limits(pixels=PIXELS, gather=0.0))
-    app = create_app(engine, UploadLimits(bytes=BYTES))
+    app = create_app(engine, UploadLimits(bytes=BYTES), Hosts.of("testserver"))
 
     async def running(scope: Scope, receive: Receive, send: Send) -> None:
         """The application without a beginning and an end: the client would begin and end it with each request."""

@@ -1,6 +1,6 @@
 """The engine: loaded models and the one thread that answers all requests.
 
-Requests that arrive within a few milliseconds are answered as one batch. The number of open requests is bounded; a
+Requests that arrive within a few milliseconds are answered as one batch. The number of complete requests is bounded; a
 request beyond the bound is refused with a time to retry, before its body is read.
 """
 
@@ -33,6 +33,7 @@ from deixis.pipelines.ground import ground
 from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, Models, PhraseGrounder
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.results import MIN_PRESENCE, CaptionResult
+from deixis.serve.problems import BusyError
 from deixis.types import SCHEMA, AttentionTrace, HeatMap, Json, Regions
 from deixis.vision.extractor import RegionExtractor
 
@@ -51,7 +52,7 @@ class Limits:
     """How much the engine takes on."""
 
     pixels: int = 50_000_000  # of a photograph
-    waiting: int = 32  # requests under way at once, from their first byte to their answer
+    waiting: int = 32  # requests under way at once, from their last byte to their answer
     batch: int = 16  # requests answered together
     gather: float = 0.005  # seconds to wait for more of them
     kept: int = 32  # photographs whose regions are kept in memory, because people ask more than once
@@ -93,14 +94,6 @@ class _Job:
     answer: Future[Json]
 
 
-class BusyError(Exception):
-    """Too many requests are under way, or the engine stops; ``retry`` is in how many seconds to come again."""
-
-    def __init__(self, reason: str, retry: int) -> None:
-        super().__init__(f"{reason}; try again in {retry} s.")
-        self.retry = retry
-
-
 class Engine:
     """Models by name, and a thread that answers what it is asked about photographs."""
 
@@ -134,14 +127,21 @@ class Engine:
         """Return the name of the phrase grounder that is meant, in the same way."""
         return self._meant(name, captions=False)
 
+    def require_place(self) -> None:
+        """Raise :class:`BusyError` if no request can be accepted now."""
+        if not self._open:
+            raise BusyError(STOPPING, 5)
+        if self.under_way >= self.limits.waiting:
+            raise BusyError("too many requests are under way", max(1, math.ceil(self.under_way * self._pace)))
+
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Count one request until its answer is sent; :class:`BusyError` if too many are being processed."""
+        """Count one request until its answer is sent; :class:`BusyError` if too many are being processed.
+
+        A request is counted when its body is complete, so that slow uploads do not keep others out.
+        """
         with self._lock:
-            if not self._open:
-                raise BusyError(STOPPING, 5)
-            if self.under_way >= self.limits.waiting:
-                raise BusyError("too many requests are under way", max(1, math.ceil(self.under_way * self._pace)))
+            self.require_place()
             self.under_way += 1
         try:
             yield

@@ -190,10 +190,12 @@ PHOTO: dict[str, Any] = {
 
 _ERRORS = {
     400: "The upload was interrupted.",
+    403: "The request comes from a page of another site.",
     404: "No such model is loaded.",
     408: "The upload took too long.",
     413: "The photograph has too many bytes or pixels.",
     415: "The body is neither an image nor a form.",
+    421: "The Host header is not a name of this server.",
     422: "The photograph cannot be read, or a parameter is wrong.",
     503: "Too many requests are being processed; Retry-After says when to try again.",
 }

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.fields import from_dict
 from deixis.layers.bert import BertConfig, Layer, TextEncoder, WordHead
 from deixis.layers.old_names import accept_old_names
 
@@ -17,6 +18,13 @@ from deixis.layers.old_names import accept_old_names
 
 
 MapSource = Literal["gradcam", "attention"]
+
+
+BOUNDS = {
+    **{"text_layers": (0, 64), "fusion_layers": (1, 64), "image_layers": (0, 64)},
+    **{"heads": (1, 256), "image_heads": (1, 256), "dropout": (0, 1)},
+}
+"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class AlbefConfig:
         fields = dict(value)
         if "explain" in fields:
             fields["map_source"] = {"match": "gradcam", "look": "attention"}[fields.pop("explain")]
-        return cls(**fields)
+        return from_dict(cls, fields, BOUNDS)
 
     @property
     def pixels(self) -> int:
