@@ -60,7 +60,8 @@ def check_installation() -> Iterator[Finding]:
     yield attempt(DEFAULT_GROUNDER, _grounder)
     yield attempt("text weights", _text_weights)
     yield attempt("Java", _java)
-    yield attempt("METEOR, SPICE", partial(_extra, "pycocoevalcap", "pycocoevalcap", "java"))
+    yield attempt("METEOR", _meteor)
+    yield attempt("SPICE", _spice)
     yield attempt("demo", partial(_extra, "scikit-image", "skimage", "demo"))
     yield attempt("serve", partial(_extra, "fastapi", "fastapi", "serve"))
 
@@ -173,6 +174,19 @@ def _java() -> str:
         raise DeixisError("not found. Install a Java runtime to score METEOR and SPICE.")
     output = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     return output.splitlines()[0] if output else "found"
+
+
+def _meteor() -> str:
+    from deixis.metrics.java import require_meteor
+
+    return f"{require_meteor().name}, for deixis score"
+
+
+def _spice() -> str:
+    from deixis.metrics.java import require_spice
+
+    _, parser = require_spice()
+    return f"SPICE 1.0, for deixis score; parser in {parser}"
 
 
 def _extra(package: str, module: str, extra: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
@@ -153,10 +153,15 @@ def read_config(folder: str | Path, *kinds: str) -> Json:
     except (OSError, ValueError) as error:
         raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
     if not isinstance(config, dict) or config.get("kind") not in kinds or config.get("format") != FORMAT:
-        raise DeixisError(
-            f"{path} does not hold a {' or '.join(kinds)} of format {FORMAT}; is it another kind of model?"
-        )
+        raise DeixisError(_wrong_kind(path, config, kinds))
     return config
+
+
+def _wrong_kind(folder: Path, config: object, kinds: Sequence[str]) -> str:
+    expected = f"expected: {' or '.join(kinds)}, format {FORMAT}"
+    if not isinstance(config, dict) or not isinstance(config.get("kind"), str):
+        return f"{folder / 'config.json'} does not describe a model; {expected}."
+    return f"{folder} has a model of kind {config['kind']}, format {config.get('format')}; {expected}."
 
 
 def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.Module, Model]]) -> Model:
