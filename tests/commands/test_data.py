@@ -29,7 +29,10 @@ XML = """<annotation>
 </annotation>"""
 
 
-SMALL = "warning: val: 2 images are too few to choose a model by its validation scores. Use at least 20 validation images.\n"
+SMALL = (
+    "warning: val: 2 images are too few to choose a model by its validation scores. "
+    "Use at least 20 validation images.\n"
+)
 
 
 @pytest.fixture

@@ -59,6 +59,9 @@ def test_doctor_and_score_give_the_same_reason_for_a_missing_metric(
     assert "stanford-corenlp-3.6.0.jar" in found.text
     with pytest.raises(java.JavaError, match=re.escape(found.text)):
         java.spice(captions, references)
+    for name in java.SPICE_PARSER:
+        (tmp_path / "pycocoevalcap" / "spice" / "lib" / name).touch()
+    assert installation.attempt("SPICE", installation._spice).ok
     monkeypatch.setattr(java.shutil, "which", lambda name: None)
     for name, check, metric in (
         ("METEOR", installation._meteor, java.meteor),

@@ -127,13 +127,13 @@ def spice(
 
 def require_meteor() -> Path:
     """Return the jar of METEOR; raise :class:`JavaError` if it or Java is not installed."""
+    jar = _package() / "meteor" / "meteor-1.5.jar"
     _java("METEOR")
-    return _package() / "meteor" / "meteor-1.5.jar"
+    return jar
 
 
 def require_spice(jars: Path | None = None) -> tuple[Path, Path]:
     """Return the folders of SPICE and of its parser; raise :class:`JavaError` if one of them or Java is missing."""
-    _java("SPICE")
     program = _package() / "spice"
     folder = program / "lib" if jars is None else jars.resolve()
     absent = [name for name in SPICE_PARSER if not (folder / name).is_file()]
@@ -143,6 +143,7 @@ def require_spice(jars: Path | None = None) -> tuple[Path, Path]:
             "stanford-corenlp-full-2015-12-09 of the Stanford NLP group. Copy them to one folder and give deixis score "
             "this folder with --spice-jars."
         )
+    _java("SPICE")
     return program, folder
 
 
