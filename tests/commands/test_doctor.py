@@ -50,9 +50,8 @@ def test_doctor_and_score_give_the_same_reason_for_a_missing_metric(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captions, references = {"1": ["a", "dog"]}, {"1": [["a", "dog"]]}
-    (tmp_path / "pycocoevalcap" / "spice" / "lib").mkdir(parents=True)
-    (tmp_path / "pycocoevalcap" / "__init__.py").touch()
-    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "spice" / "lib").mkdir(parents=True)
+    monkeypatch.setattr(java, "_package", lambda: tmp_path)
     monkeypatch.setattr(java.shutil, "which", lambda name: "/usr/bin/java")
     found = installation.attempt("SPICE", installation._spice)
     assert not found.ok
@@ -60,7 +59,7 @@ def test_doctor_and_score_give_the_same_reason_for_a_missing_metric(
     with pytest.raises(java.JavaError, match=re.escape(found.text)):
         java.spice(captions, references)
     for name in java.SPICE_PARSER:
-        (tmp_path / "pycocoevalcap" / "spice" / "lib" / name).touch()
+        (tmp_path / "spice" / "lib" / name).touch()
     assert installation.attempt("SPICE", installation._spice).ok
     monkeypatch.setattr(java.shutil, "which", lambda name: None)
     for name, check, metric in (
