@@ -15,11 +15,11 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from deixis.errors import DeixisError
 
 MAX_PIXELS = 100_000_000
-"""Images with more pixels than this are refused before decoding (a 100-megapixel photograph still passes)."""
+"""Largest number of pixels; larger images are refused before decoding."""
 
 
 class ImageTooLargeError(DeixisError):
-    """An image has more pixels than it may; none of them was decoded."""
+    """Image with too many pixels; it was not decoded."""
 
 
 def load_image(
@@ -35,7 +35,7 @@ def load_image(
     try:
         # Pillow warns at a fixed size of its own; the bound here is ours and comes before decoding.
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata too: the image is either read or refused
+            warnings.simplefilter("ignore")  # unusual metadata is no error
             image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats)
             width, height = image.size
             if width < 1 or height < 1:
@@ -54,11 +54,11 @@ def load_image(
         raise DeixisError(f"{name} does not exist; {_near(Path(name))}") from None
     except IsADirectoryError:
         raise DeixisError(f"{name} is a folder, not an image; name one file in it.") from None
-    except Image.DecompressionBombError:  # Pillow's own bound, for sizes far over ours
+    except Image.DecompressionBombError:  # the limit of Pillow, which is far higher
         raise ImageTooLargeError(f"{name} has far more than {max_pixels:,} pixels; make it smaller first.") from None
     except UnidentifiedImageError:
-        raise DeixisError(f"{name} cannot be read as an image (of no known format); is it complete?") from None
-    except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
+        raise DeixisError(f"{name} cannot be read as an image (unknown format). Use JPEG, PNG, WebP or another image format.") from None
+    except Exception as error:  # decoders of Pillow raise many types of errors for damaged files
         reason = str(error) or type(error).__name__
         raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None
 
@@ -79,7 +79,7 @@ def image_size(path: str | Path) -> tuple[int, int]:
 
 
 def _near(path: Path) -> str:
-    """What to do about a file that is not there: take the one beside it with nearly its name."""
+    """Suggest a file with a similar name in the same folder."""
     try:
         names = [entry.name for entry in islice(os.scandir(path.parent), 10_000)]
     except OSError:

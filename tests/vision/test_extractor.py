@@ -361,8 +361,8 @@ def jpeg() -> bytes:
 
 
 BAD: dict[str, tuple[Callable[[], bytes], str]] = {
-    "empty.jpg": (lambda: b"", "of no known format"),
-    "text.jpg": (lambda: b"not an image", "of no known format"),
+    "empty.jpg": (lambda: b"", "unknown format"),
+    "text.jpg": (lambda: b"not an image", "unknown format"),
     "cut.jpg": (lambda: jpeg()[:-300], "truncated"),
     "large.png": (lambda: bomb(12_000, 12_000), "over the limit of 100,000,000"),
     "bomb.png": (lambda: bomb(500_000, 500_000), "far more than 100,000,000 pixels"),

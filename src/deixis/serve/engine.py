@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from deixis.cache import nothing_kept
+from deixis.cache import cache_disabled
 from deixis.images import load_image
 from deixis.localize.heat import heat_map
 from deixis.methods.updown.model import Captioner
@@ -178,7 +178,7 @@ class Engine:
     # In the thread of the engine ------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        with nothing_kept():
+        with cache_disabled():
             running = True
             while running:
                 batch, running = self._collect()
