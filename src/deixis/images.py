@@ -57,7 +57,9 @@ def load_image(
     except Image.DecompressionBombError:  # the limit of Pillow, which is far higher
         raise ImageTooLargeError(f"{name} has far more than {max_pixels:,} pixels; make it smaller first.") from None
     except UnidentifiedImageError:
-        raise DeixisError(f"{name} cannot be read as an image (unknown format). Use JPEG, PNG, WebP or another image format.") from None
+        raise DeixisError(
+            f"{name} cannot be read as an image (unknown format). Use JPEG, PNG, WebP or another image format."
+        ) from None
     except Exception as error:  # decoders of Pillow raise many types of errors for damaged files
         reason = str(error) or type(error).__name__
         raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deixis.cache import TextCache, cache_folder, cache_disabled
+from deixis.cache import TextCache, cache_disabled, cache_folder
 
 NAMES = [f"name {i}" for i in range(1200)]  # more than one query's worth
 
