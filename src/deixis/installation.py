@@ -1,4 +1,4 @@
-"""Checks of the installation: what captioning needs, and what single commands need besides."""
+"""Checks of the installation: requirements of captioning and of single commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUIRED = {
     "spacy": "spacy",
     "efficientnet-lite-pytorch": "efficientnet_lite_pytorch",
 }
-"""Package -> module, of what captioning imports."""
+"""Package -> module of the requirements of captioning."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Finding:
     name: str
     ok: bool
     text: str  # what was found, or what to do
-    needed: bool = False  # for captioning; the rest is for single commands
+    needed: bool = False  # whether captioning needs it; other checks are for single commands
 
 
 def check_installation() -> Iterator[Finding]:
@@ -76,7 +76,7 @@ def attempt(name: str, check: Callable[[], str], needed: bool = False) -> Findin
         return Finding(name, False, f"{type(error).__name__}: {error}. Reinstall deixis.", needed)
 
 
-# Each check returns what it found, or raises a sentence that says what to do ----------------------------------------
+# Each check returns a result, or raises an error that says what to do -----------------------------------------------
 
 
 def _torch() -> str:

@@ -1,4 +1,4 @@
-"""``deixis regions``: regions of one photograph and their classes."""
+"""``deixis regions``: extract the regions of one photograph."""
 
 from __future__ import annotations
 

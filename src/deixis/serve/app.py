@@ -1,4 +1,4 @@
-"""The HTTP interface over an engine, and the files of the page; nothing is read from the disk once it runs."""
+"""HTTP API of an engine, and the files of the web page; all files are read at start-up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deixis import __version__
 from deixis.serve.engine import FORMATS, STOPPING, Ask, BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, describe
 from deixis.serve.meter import Meter
-from deixis.serve.problems import ProblemError, tell_problems
+from deixis.serve.problems import ProblemError, add_error_handlers
 from deixis.serve.schemas import PHOTO, Captioned, CheckedCaption, Grounded, Health, Models, Problem, problems
 from deixis.serve.upload import UploadLimits, read_photo
 from deixis.show.document import CAREFUL, HOUSE_STYLE
@@ -36,21 +36,23 @@ PAGE = {
     "picture.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-"""The files of the page, and what they are."""
+"""Files of the page and their media types."""
 
 EXAMPLES = {
     "astronaut": "A woman in an orange space suit (NASA)",
-    "chelsea": "A cat that looks at you (Stéfan van der Walt)",
+    "chelsea": "A cat looking at the camera (Stéfan van der Walt)",
     "coffee": "A cup of coffee on a wooden table (Rachel Michetti)",
 }
-"""Photographs of scikit-image that may be used by anyone, and what is said of them."""
+"""Example photographs of scikit-image (free to use) and their titles."""
 
-# a phrase or caption has a letter or a digit in it
+# a phrase or caption has at least one letter or digit
 Words = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"[A-Za-z0-9]")]
-Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="what to look for, each by itself")]
+Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="phrases to ground, each separately")]
 Caption = Annotated[Words, Query(description="a sentence about the photograph")]
-ModelName = Annotated[str, Query(max_length=200, description="a name of /v1/models; the first that fits if none")]
-Steps = Annotated[bool, Query(description="tell where each branch looked at every word, too")]
+ModelName = Annotated[
+    str, Query(max_length=200, description="a name of /v1/models; by default the first suitable model")
+]
+Steps = Annotated[bool, Query(description="also return the attention of each branch at every word")]
 
 
 def create_app(engine: Engine, upload: UploadLimits | None = None) -> FastAPI:
@@ -63,13 +65,13 @@ def create_app(engine: Engine, upload: UploadLimits | None = None) -> FastAPI:
         yield
         await asyncio.to_thread(engine.close)
 
-    # the pages that describe an API for people would load their scripts from elsewhere: only the description is served
+    # the documentation pages of FastAPI would load scripts from other servers, so only the OpenAPI file is served
     app = FastAPI(title="Deixis", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.add_middleware(Front, meter=meter)
-    tell_problems(app)
+    add_error_handlers(app)
     _add_api(app, engine, upload, meter)
     _add_page(app, engine, upload)
-    app.openapi = lambda: _description(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
+    app.openapi = lambda: _description(app)  # type: ignore[method-assign]  # documented by FastAPI
     return app
 
 
@@ -81,40 +83,40 @@ def _add_api(app: FastAPI, engine: Engine, upload: UploadLimits, meter: Meter) -
 
     @app.post("/v1/caption", response_model=Captioned, responses=wrong, openapi_extra=PHOTO)
     async def caption(request: Request, model: ModelName = "", steps: Steps = False) -> Response:
-        """A sentence about the photograph in which every noun has its place."""
+        """Caption a photograph; each noun phrase has a box."""
         name = _known(engine.captioner(model), model, "writes captions")
         with engine.place():
             return await answer(CaptionAsk(await read_photo(request, upload), name, steps))
 
     @app.post("/v1/ground", response_model=Grounded, responses=wrong, openapi_extra=PHOTO)
     async def ground(request: Request, phrase: Phrases, model: ModelName = "") -> Response:
-        """Where phrases are in the photograph, and whether they are there at all."""
-        name = _known(engine.finder(model), model, "finds phrases")
+        """Ground phrases in a photograph: a box and the probability of presence of each."""
+        name = _known(engine.grounder(model), model, "grounds phrases")
         with engine.place():
             return await answer(GroundAsk(await read_photo(request, upload), name, tuple(phrase)))
 
     @app.post("/v1/check", response_model=CheckedCaption, responses=wrong, openapi_extra=PHOTO)
     async def check(request: Request, caption: Caption, model: ModelName = "") -> Response:
-        """Which noun phrases of a caption are doubtful."""
-        name = _known(engine.finder(model), model, "finds phrases")
+        """Check a caption against a photograph; list noun phrases that are probably absent."""
+        name = _known(engine.grounder(model), model, "grounds phrases")
         with engine.place():
             return await answer(CheckAsk(await read_photo(request, upload), name, caption))
 
     @app.get("/v1/models", response_model=Models)
     async def models() -> Response:
-        """The models that are loaded."""
+        """List the loaded models."""
         return JSONResponse({"models": [describe(name, model) for name, model in engine.models.items()]})
 
     @app.get("/healthz", response_model=Health, responses=problems(503))
     async def healthz() -> Response:
-        """Whether requests are taken."""
+        """Report whether requests are accepted."""
         if not engine.open:
             raise BusyError(STOPPING, 5)
         return JSONResponse({"status": "ok", "under_way": engine.under_way})
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counts and times in the text format of Prometheus."""
+        """Report counts and times in the text format of Prometheus."""
         return PlainTextResponse(meter.text(engine), media_type="text/plain; version=0.0.4")
 
 
@@ -122,8 +124,8 @@ def _known(found: str | None, asked: str, does: str) -> str:
     if found is not None:
         return found
     if asked:
-        raise ProblemError(404, f"there is no model '{asked}' here that {does}; /v1/models lists what there is.")
-    raise ProblemError(404, f"no model that {does} is loaded; start the server with one (--model).")
+        raise ProblemError(404, f"no loaded model '{asked}' {does}. /v1/models lists the loaded models.")
+    raise ProblemError(404, f"no model that {does} is loaded. Start the server with one (--model).")
 
 
 def _add_page(app: FastAPI, engine: Engine, upload: UploadLimits) -> None:
@@ -145,7 +147,7 @@ def _add_page(app: FastAPI, engine: Engine, upload: UploadLimits) -> None:
     }
 
     @app.get("/settings.json", include_in_schema=False)
-    async def told() -> Response:
+    async def page_settings() -> Response:
         return JSONResponse(settings)
 
 
@@ -157,7 +159,7 @@ def _constant(content: bytes, kind: str) -> Any:
 
 
 def example_photographs() -> dict[str, bytes]:
-    """The files of the examples, where scikit-image is installed."""
+    """Return the files of the examples; empty if scikit-image is not installed."""
     spec = find_spec("skimage")
     if spec is None or spec.origin is None:
         return {}
@@ -170,7 +172,7 @@ def _description(app: FastAPI) -> dict[str, Any]:
         found = get_openapi(
             title=app.title,
             version=app.version,
-            description="Captions in which every noun points at its place, and phrases found in photographs.",
+            description="Grounded captions of photographs, and grounding of phrases.",
             routes=app.routes,
         )
         found["components"]["schemas"]["Problem"] = Problem.model_json_schema()

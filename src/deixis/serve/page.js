@@ -1,45 +1,45 @@
-// The page: a photograph goes to the server, words and places come back, and each lights up the other.
+// The page: send a photograph to the server, show caption and boxes, and highlight words and boxes together.
 
-import {composeSvg, paintHeat, paintLook, rasterise, written} from "./picture.js";
+import {composeSvg, paintAttention, paintHeat, rasterise, written} from "./picture.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
 const SVG = "http://www.w3.org/2000/svg";
 
 const [settings, {models}] = await Promise.all(["/settings.json", "/v1/models"].map(url => fetch(url).then(r => r.json())));
 const captions = model => model.does.includes("caption");
-const finders = models.filter(model => !captions(model));
+const grounders = models.filter(model => !captions(model));
 const state = {photo: null, name: "", url: "", image: null, columns: [], phrases: [], asked: 0};
 const colour = index => settings.colours[index % settings.colours.length];
 const percent = score => `${Math.round(100 * score)}%`;
 
-// Talking to people --------------------------------------------------------------------------------------------------
+// Messages -----------------------------------------------------------------------------------------------------------
 
-/** Progress is seen and heard; a result is heard only, because it is on the page. */
-function say(text, seen = true) {
-  $("#status").classList.toggle("heard", !seen || !text);
+/** Show progress and announce it to screen readers; a result is only announced, because the page shows it. */
+function announce(text, visible = true) {
+  $("#status").classList.toggle("heard", !visible || !text);
   $("#status").textContent = text;
 }
 
-function complain(text) {
+function showError(text) {
   $("#problem").textContent = text;
   $("#problem").hidden = !text;
-  if (text) say("");
+  if (text) announce("");
 }
 
-// Talking to the server ----------------------------------------------------------------------------------------------
+// Requests -----------------------------------------------------------------------------------------------------------
 
-/** The answer of a route to the photograph; a busy server is asked again a few times. */
+/** Send the photograph to a route and return the answer; a busy server is tried again a few times. */
 async function ask(route, query, tries = 4) {
   const sent = {method: "POST", body: state.photo, headers: {"Content-Type": state.photo.type || "application/octet-stream"}};
   let response;
   try {
     response = await fetch(`/v1/${route}?${new URLSearchParams(query)}`, sent);
   } catch {
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Error("The server does not respond. Check that it is running.");
   }
   if (response.status === 503 && tries > 1) {
     const wait = Number(response.headers.get("Retry-After")) || 1;
-    say(`Others are being served; trying again in ${wait} s …`);
+    announce(`The server is busy; next attempt in ${wait} s …`);
     await new Promise(done => setTimeout(done, 1000 * wait));
     return ask(route, query, tries - 1);
   }
@@ -53,50 +53,50 @@ const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
 // A photograph -------------------------------------------------------------------------------------------------------
 
 async function show(photo, name) {
-  if (photo.type && !photo.type.startsWith("image/")) return complain(`${name} is not a photograph; JPEG, PNG, WebP, AVIF and GIF can be read.`);
+  if (photo.type && !photo.type.startsWith("image/")) return showError(`${name} is not an image. Use JPEG, PNG, WebP, AVIF or GIF.`);
   if (photo.size > settings.bytes) {
-    return complain(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; up to ${settings.bytes / 1e6} MB can be sent. Make it smaller first.`);
+    return showError(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; the limit is ${settings.bytes / 1e6} MB. Make the image smaller.`);
   }
-  complain("");
+  showError("");
   if (state.url) URL.revokeObjectURL(state.url);
   Object.assign(state, {photo, name, url: URL.createObjectURL(photo), phrases: []});
   state.image = new Image();
   state.image.src = state.url;
   arrange(true);
-  await look();
+  await captionPhoto();
 }
 
 function arrange(hasPhoto) {
   document.body.classList.toggle("has-photo", hasPhoto);
   $("#tools").hidden = !hasPhoto;
-  $(".drop .big").textContent = `Drop, paste or pick ${hasPhoto ? "another" : "a photograph"}`;
+  $(".drop .big").textContent = `Drop, paste or choose ${hasPhoto ? "another" : "a photograph"}`;
 }
 
-/** Fill the columns anew, one for each chosen model. */
-async function look() {
+/** Create the columns, one for each selected model. */
+async function captionPhoto() {
   if (!state.photo) return;
   const asked = ++state.asked;
-  complain("");
+  showError("");
   const chosen = [$("#first").value, $("#second").value].filter(Boolean).map(name => models.find(m => m.name === name));
   state.columns = chosen.map(makeColumn);
   $("#columns").className = chosen.length > 1 ? "pair" : "alone";
   $("#columns").replaceChildren(...state.columns.map(column => column.element));
-  say("Looking at the photograph …");
-  await state.image.decode().catch(() => {});  // the server says it better if it is no image
+  announce("Captioning the photograph …");
+  await state.image.decode().catch(() => {});  // if this is no image, the server's error is shown
   if (asked !== state.asked) return;
   state.columns.forEach(column => resize(column, state.image.naturalWidth || 4, state.image.naturalHeight || 3));
   try {
     await Promise.all(state.columns.filter(c => captions(c.model)).map(async column => {
-      const told = await ask("caption", {model: column.model.name, steps: true});
-      if (asked === state.asked) fill(column, told);
+      const result = await ask("caption", {model: column.model.name, steps: true});
+      if (asked === state.asked) fill(column, result);
     }));
     if (asked !== state.asked) return;
-    const said = state.columns.filter(c => c.told).map(({told}) => [told.caption, told.note].filter(Boolean).join(" "));
-    say(said.length ? said.join(" · ") : "Type a phrase to look for it.", false);
+    const texts = state.columns.filter(c => c.result).map(({result}) => [result.caption, result.note].filter(Boolean).join(" "));
+    announce(texts.length ? texts.join(" · ") : "Type a phrase to find it.", false);
     await Promise.all(state.phrases.map(find));
   } catch (error) {
     if (asked === state.asked) {
-      complain(error.message);
+      showError(error.message);
       $("#columns").replaceChildren();
       Object.assign(state, {photo: null, columns: []});
       arrange(false);
@@ -108,20 +108,20 @@ async function look() {
 
 function makeColumn(model) {
   const element = $("#column").content.cloneNode(true).firstElementChild;
-  const column = {model, element, told: null, found: [], held: null, finder: captions(model) ? finders[0] : model};
+  const column = {model, element, result: null, found: [], held: null, grounder: captions(model) ? grounders[0] : model};
   element.classList.add("waiting");
   const photo = $(".stage img", element);
   photo.src = state.url;
   photo.alt = "Your photograph";
   $(".by", element).textContent = model.name;
-  if (!captions(model)) plainly(column, "This model finds phrases. Type one above.");
+  if (!captions(model)) showText(column, "This model grounds phrases. Type one above.");
   for (const button of element.querySelectorAll(".downloads button")) {
-    button.addEventListener("click", () => download(column, button.dataset.kind).catch(error => complain(error.message)));
+    button.addEventListener("click", () => download(column, button.dataset.kind).catch(error => showError(error.message)));
   }
   return column;
 }
 
-function plainly(column, text) {
+function showText(column, text) {
   $(".sentence", column.element).classList.add("plain");
   $(".sentence", column.element).textContent = text;
 }
@@ -132,27 +132,27 @@ function resize(column, width, height) {
   $(".boxes", column.element).setAttribute("viewBox", `0 0 ${width} ${height}`);
 }
 
-/** The caption has come. */
-function fill(column, told) {
-  column.told = told;
-  resize(column, told.width, told.height);
-  $(".stage img", column.element).alt = told.caption;
-  $(".sentence", column.element).replaceChildren(...written(told.words, told.groundings).flatMap((word, at) => {
+/** Show a caption. */
+function fill(column, result) {
+  column.result = result;
+  resize(column, result.width, result.height);
+  $(".stage img", column.element).alt = result.caption;
+  $(".sentence", column.element).replaceChildren(...written(result.words, result.groundings).flatMap((word, at) => {
     const node = word.owner === null ? document.createElement("span")
       : wordButton(column, `w${word.owner}`, colour(word.owner));
     node.textContent = word.text;
     node.dataset.at = at;
     return [word.space ? " " : "", node, word.end];
   }));
-  const doubt = $(".doubt", column.element);
-  doubt.hidden = !told.note;
-  doubt.textContent = told.note;
+  const note = $(".doubt", column.element);
+  note.hidden = !result.note;
+  note.textContent = result.note;
   drawBoxes(column);
   $(".downloads", column.element).hidden = false;
-  if (told.steps?.length) prepareLooks(column);
+  if (result.steps?.length) prepareAttention(column);
 }
 
-// Words and boxes light each other up --------------------------------------------------------------------------------
+// Highlighting of words and boxes ------------------------------------------------------------------------------------
 
 function wordButton(column, key, {fill, ink}) {
   const button = document.createElement("button");
@@ -168,7 +168,7 @@ function wordButton(column, key, {fill, ink}) {
   return button;
 }
 
-/** A word or a box under the mouse. Boxes must not hear of the focus: Chromium would make them stops of the Tab key. */
+/** Highlight on hover. Boxes have no focus listener: in Chromium it would add them to the Tab order. */
 function wire(column, node, key) {
   node.addEventListener("mouseenter", () => light(column, key));
   node.addEventListener("mouseleave", () => light(column, column.held));
@@ -183,11 +183,11 @@ function hold(column, key) {
   light(column, key);
 }
 
-/** What a key stands for: a grounding of the caption (w0, w1, ...) or a phrase that was found (p0, ...). */
+/** Return the grounding of a key: of the caption (w0, w1, ...) or of a phrase (p0, ...). */
 function meant(column, key) {
   const index = Number(key.slice(1));
-  const shift = column.told?.groundings.length ?? 0;
-  return key[0] === "w" ? {...column.told.groundings[index], label: column.told.groundings[index].word, colour: colour(index)}
+  const shift = column.result?.groundings.length ?? 0;
+  return key[0] === "w" ? {...column.result.groundings[index], label: column.result.groundings[index].word, colour: colour(index)}
     : {...column.found[index], label: column.found[index].phrase, colour: colour(shift + index)};
 }
 
@@ -216,10 +216,10 @@ function light(column, key) {
 }
 
 function drawBoxes(column) {
-  const keys = [...(column.told?.groundings ?? []).keys()].map(i => `w${i}`);
+  const keys = [...(column.result?.groundings ?? []).keys()].map(i => `w${i}`);
   keys.push(...[...column.found.keys()].filter(i => column.found[i].found).map(i => `p${i}`));
   const area = key => { const [x1, y1, x2, y2] = meant(column, key).box; return (x2 - x1) * (y2 - y1); };
-  // large boxes first: what is drawn later lies on top, and a small box must stay in reach of the mouse
+  // large boxes first, so that small boxes are on top and can be hovered
   $(".boxes", column.element).replaceChildren(...keys.toSorted((a, b) => area(b) - area(a)).map(key => {
     const thing = meant(column, key), group = document.createElementNS(SVG, "g");
     group.dataset.key = key;
@@ -233,7 +233,7 @@ function drawBoxes(column) {
 }
 
 function rectangle({size}, box, kind, stroke) {
-  const node = document.createElementNS(SVG, "rect"), inset = 0.004 * size.width;  // a line on the rim would be cut in half
+  const node = document.createElementNS(SVG, "rect"), inset = 0.004 * size.width;  // a line on the edge would be cut
   const [x1, x2] = [box[0], box[2]].map(x => Math.min(Math.max(x, inset), size.width - inset));
   const [y1, y2] = [box[1], box[3]].map(y => Math.min(Math.max(y, inset), size.height - inset));
   for (const [name, value] of Object.entries({x: x1, y: y1, width: x2 - x1, height: y2 - y1})) node.setAttribute(name, value);
@@ -244,19 +244,21 @@ function rectangle({size}, box, kind, stroke) {
 
 // Phrases ------------------------------------------------------------------------------------------------------------
 
-/** Look for a phrase with the finder of each column; one request for each finder. */
+/** Ground a phrase with the grounder of each column; one request for each grounder. */
 async function find(phrase) {
-  const asked = state.asked, columns = state.columns.filter(c => c.finder), answers = new Map();
-  if (!columns.length) throw new Error("No model that finds phrases is loaded; start the server with one (--model).");
-  say(`Looking for “${phrase}” …`);
-  for (const {finder} of columns) if (!answers.has(finder.name)) answers.set(finder.name, ask("ground", {phrase, model: finder.name}));
+  const asked = state.asked, columns = state.columns.filter(c => c.grounder), answers = new Map();
+  if (!columns.length) throw new Error("No model that grounds phrases is loaded. Start the server with one (--model).");
+  announce(`Grounding “${phrase}” …`);
+  for (const {grounder} of columns) {
+    if (!answers.has(grounder.name)) answers.set(grounder.name, ask("ground", {phrase, model: grounder.name}));
+  }
   for (const column of columns) {
-    const {groundings: [found], threshold, width, height} = await answers.get(column.finder.name);
+    const {groundings: [found], threshold, width, height} = await answers.get(column.grounder.name);
     if (asked !== state.asked) return;
-    if (!column.told) resize(column, width, height);
+    if (!column.result) resize(column, width, height);
     addPhrase(column, found, threshold);
   }
-  say(columns.map(({found}) => found.at(-1)).map(f => `“${f.phrase}”: ${f.found ? "found" : "not found"}, ${percent(f.score)}`).join(" · "), false);
+  announce(columns.map(({found}) => found.at(-1)).map(f => `“${f.phrase}”: ${f.found ? "found" : "not found"}, ${percent(f.score)}`).join(" · "), false);
 }
 
 function addPhrase(column, found, threshold) {
@@ -279,15 +281,15 @@ function addPhrase(column, found, threshold) {
   hold(column, found.found ? key : null);
 }
 
-// Word by word, branch by branch -------------------------------------------------------------------------------------
+// Attention of each branch at each word-------------------------------------------------------------------------------
 
-function prepareLooks(column) {
-  const {steps} = column.told, panel = $(".looks", column.element), slider = $("input", panel);
+function prepareAttention(column) {
+  const {steps} = column.result, panel = $(".looks", column.element), slider = $("input", panel);
   panel.hidden = false;
   slider.max = steps.length - 1;
   $(".branches", panel).classList.toggle("one", steps[0].branches.length === 1);
   $(".branches", panel).style.setProperty("--across", String(Math.min(4, steps[0].branches.length)));
-  const first = column.told.groundings[0]?.start ?? 0;
+  const first = column.result.groundings[0]?.start ?? 0;
   slider.value = first;
   const move = () => showStep(column, Number(slider.value));
   slider.addEventListener("input", move);
@@ -295,47 +297,47 @@ function prepareLooks(column) {
 }
 
 function showStep(column, at) {
-  const {word, branches} = column.told.steps[at], panel = $(".looks", column.element), place = document.createElement("b");
+  const {word, branches} = column.result.steps[at], panel = $(".looks", column.element), place = document.createElement("b");
   place.textContent = word;
-  $(".word-now", panel).replaceChildren(place, ` word ${at + 1} of ${column.told.steps.length}`);
-  $("input", panel).setAttribute("aria-valuetext", `${word}, word ${at + 1} of ${column.told.steps.length}`);
+  $(".word-now", panel).replaceChildren(place, ` word ${at + 1} of ${column.result.steps.length}`);
+  $("input", panel).setAttribute("aria-valuetext", `${word}, word ${at + 1} of ${column.result.steps.length}`);
   for (const node of column.element.querySelectorAll("[data-at]")) node.classList.toggle("now", Number(node.dataset.at) === at);
   $(".branches", panel).replaceChildren(...branches.map((branch, i) => {
     const figure = document.createElement("figure"), canvas = document.createElement("canvas");
     const note = document.createElement("figcaption"), share = percent(branch.boxes[0].weight);
-    paintLook(canvas, state.image, column.size, branch, settings.glow);
-    const who = branches.length > 1 ? `branch ${i + 1}${branch.voted ? " said it" : ""}, ` : "";
-    note.textContent = sentence(`${who}best box ${share}`);
+    paintAttention(canvas, state.image, column.size, branch, settings.glow);
+    const name = branches.length > 1 ? `branch ${i + 1}${branch.voted ? " (chose the word)" : ""}, ` : "";
+    note.textContent = sentence(`${name}best box ${share}`);
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `Where ${branches.length > 1 ? `branch ${i + 1}` : "the model"} looked at “${word}”`);
+    canvas.setAttribute("aria-label", `Attention of ${branches.length > 1 ? `branch ${i + 1}` : "the model"} at “${word}”`);
     figure.classList.toggle("voted", branch.voted && branches.length > 1);
     figure.append(canvas, note);
     return figure;
   }));
 }
 
-// Taking it home -----------------------------------------------------------------------------------------------------
+// Downloads ----------------------------------------------------------------------------------------------------------
 
 async function download(column, kind) {
   const stem = state.name.replace(/\.[^.]*$/, "") || "photograph";
   if (kind === "json") {
-    const answer = {...(column.told ?? column.size), image: state.name, phrases: column.found};
+    const answer = {...(column.result ?? column.size), image: state.name, phrases: column.found};
     return save(new Blob([JSON.stringify(answer, null, 1)], {type: "application/json"}), `${stem}.deixis.json`);
   }
-  const groundings = column.told?.groundings ?? [];
+  const groundings = column.result?.groundings ?? [];
   const keys = [...groundings.keys()].map(i => `w${i}`);
   keys.push(...[...column.found.keys()].filter(i => column.found[i].found).map(i => `p${i}`));
   const svg = composeSvg({
     photo: await dataUrl(),
     size: column.size,
-    sentence: written(column.told?.words ?? [], groundings).map(w => ({...w, colour: w.owner === null ? null : colour(w.owner)})),
+    sentence: written(column.result?.words ?? [], groundings).map(w => ({...w, colour: w.owner === null ? null : colour(w.owner)})),
     marks: keys.map(key => meant(column, key)),
   });
   const file = kind === "svg" ? new Blob([svg], {type: "image/svg+xml"}) : await rasterise(svg);
   save(file, `${stem}.deixis.${kind}`);
 }
 
-/** The photograph as it stands upright on the page, in text. */
+/** Return the upright photograph as a data URL. */
 async function dataUrl() {
   const canvas = document.createElement("canvas"), image = state.image;
   const scale = Math.min(1, 1600 / image.naturalWidth);
@@ -353,7 +355,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// Beginning ----------------------------------------------------------------------------------------------------------
+// Start-up ---------------------------------------------------------------------------------------------------------------
 
 function firstImage(list) { return [...list].find(file => file.type.startsWith("image/")) ?? list[0]; }
 
@@ -366,11 +368,11 @@ function offer(select, names, none) {
   select.replaceChildren(...(none ? [new Option(none, "")] : []), ...names.map(name => new Option(name, name)));
 }
 
-const order = [...models.filter(captions), ...finders].map(model => model.name);
+const order = [...models.filter(captions), ...grounders].map(model => model.name);
 offer($("#first"), order);
-offer($("#second"), order, "nothing");
+offer($("#second"), order, "no model");
 $(".models").hidden = order.length < 2;
-$("#ask").hidden = !finders.length;
+$("#ask").hidden = !grounders.length;
 for (const {url, title} of settings.examples) {
   const button = document.createElement("button"), image = document.createElement("img");
   button.type = "button";
@@ -383,19 +385,19 @@ for (const {url, title} of settings.examples) {
 }
 
 $("#file").addEventListener("change", event => { take(event.target.files); event.target.value = ""; });
-for (const select of ["#first", "#second"]) $(select).addEventListener("change", look);
+for (const select of ["#first", "#second"]) $(select).addEventListener("change", captionPhoto);
 $("#ask").addEventListener("submit", async event => {
   event.preventDefault();
   const phrase = $("#phrase").value.trim();
   if (!phrase) return $("#phrase").focus();
-  if (!/[a-z0-9]/i.test(phrase)) return complain("Type English words, such as: a red hat.");
-  complain("");
+  if (!/[a-z0-9]/i.test(phrase)) return showError("Type English words, such as: a red hat.");
+  showError("");
   try {
     await find(phrase);
     state.phrases.push(phrase);
     $("#phrase").select();
   } catch (error) {
-    complain(error.message);
+    showError(error.message);
   }
 });
 document.addEventListener("paste", event => {

@@ -1,10 +1,10 @@
-// Painting: heat over a photograph, and the picture that people take home (SVG, and PNG made from it).
+// Drawing: heat maps over a photograph, and pictures for download (SVG and PNG).
 
 const INK = "#1b1b1f";
 const PAPER = "#ffffff";
 const SHARP = 1440;  // pixels
 
-/** A canvas with the colours of a heat map {grid: [[...]]}, one pixel a cell; `glow` is [[heat, r, g, b], ...]. */
+/** Return a canvas with the colours of a heat map {grid: [[...]]}, one pixel per cell; `glow` is [[heat, r, g, b], ...]. */
 export function heatCells(heat, glow) {
   const rows = heat.grid.length, columns = heat.grid[0].length;
   const most = Math.max(1e-12, ...heat.grid.flat());
@@ -24,23 +24,23 @@ function glowAt(warm, glow) {
   return from.map((colour, i) => colour + (to[i] - colour) * (warm - low) / (high - low));
 }
 
-/** Lay a heat map over the whole of a canvas, smoothly. */
+/** Draw an interpolated heat map over a canvas. */
 export function paintHeat(canvas, heat, glow) {
   const pen = canvas.getContext("2d");
   pen.imageSmoothingQuality = "high";
   pen.drawImage(heatCells(heat, glow), 0, 0, canvas.width, canvas.height);
 }
 
-/** The small picture of one look: the photograph in grey, its heat, and the boxes that were looked at most. */
-export function paintLook(canvas, photo, size, look, glow) {
+/** Draw the attention of one branch: the photograph in grey, its heat map, and the boxes with the most attention. */
+export function paintAttention(canvas, photo, size, branch, glow) {
   canvas.width = 320;
   canvas.height = Math.max(1, Math.round(320 * size.height / size.width));
   const pen = canvas.getContext("2d"), scale = canvas.width / size.width;
   pen.filter = "grayscale(1) brightness(.8)";
   pen.drawImage(photo, 0, 0, canvas.width, canvas.height);
   pen.filter = "none";
-  paintHeat(canvas, look.heat, glow);
-  look.boxes.toReversed().forEach(({box: [x1, y1, x2, y2]}, i, all) => {
+  paintHeat(canvas, branch.heat, glow);
+  branch.boxes.toReversed().forEach(({box: [x1, y1, x2, y2]}, i, all) => {
     const best = i === all.length - 1;
     for (const [width, style] of [[best ? 6 : 3, "rgb(0 0 0 / .55)"], [best ? 3 : 1.2, PAPER]]) {
       pen.lineWidth = width;
@@ -50,7 +50,7 @@ export function paintLook(canvas, photo, size, look, glow) {
   });
 }
 
-/** The sentence as people write it: [{text, owner}], with a capital, spaces and a full stop. */
+/** Return the written sentence: [{text, owner, ...}], with a capital, spaces and a full stop. */
 export function written(words, groundings) {
   const owner = new Map();
   groundings.forEach((g, i) => { for (let at = g.start; at < g.end; at++) owner.set(at, i); });
@@ -62,7 +62,7 @@ export function written(words, groundings) {
   }));
 }
 
-/** SVG text: photograph (a data: address), boxes with labels, the sentence below with words in the boxes' colours. */
+/** Return SVG text: photograph (data URL), boxes with labels, and the sentence below in the colours of the boxes. */
 export function composeSvg({photo, size, sentence, marks}) {
   const scale = Math.min(1600, Math.max(720, size.width)) / size.width;
   const width = Math.round(size.width * scale), height = Math.round(size.height * scale);
@@ -89,7 +89,7 @@ export function composeSvg({photo, size, sentence, marks}) {
     + `<rect width="100%" height="100%" fill="${PAPER}"/>${parts.join("")}${below.svg}</svg>`;
 }
 
-/** A PNG of SVG text, wide enough that its letters are sharp on any screen. */
+/** Convert SVG text to a PNG that is wide enough for sharp letters. */
 export async function rasterise(svg) {
   const image = new Image();
   image.src = URL.createObjectURL(new Blob([svg], {type: "image/svg+xml"}));
@@ -121,7 +121,7 @@ function paragraph(sentence, width, top) {
   return {svg: out.join(""), height: Math.ceil(y + margin - top)};
 }
 
-/** Of the places around a box the one that hides least of the labels already there, always inside the picture. */
+/** Return the label position at a box, inside the picture, with the least overlap with other labels. */
 function labelPlace([x1, y1, x2, y2], wide, high, width, height, taken) {
   const places = [y1 - high, y1, y2, y2 - high, y1 + high, (y1 + y2 - high) / 2].flatMap(y =>
     [x1, x2 - wide, (x1 + x2 - wide) / 2].map(x => [

@@ -1,4 +1,4 @@
-"""What goes wrong, told as ``application/problem+json`` (RFC 9457)."""
+"""Error responses as ``application/problem+json`` (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from deixis.serve.engine import BusyError
 
 
 class ProblemError(Exception):
-    """A request that cannot be answered, and why, in a sentence."""
+    """Request error with an HTTP status and a reason."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
         self.status, self.detail = status, detail
 
 
-def tell_problems(app: FastAPI) -> None:
-    """Every error of the application becomes a problem."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Return every error of the application as a problem response."""
     app.add_exception_handler(ProblemError, _of_ours)
     app.add_exception_handler(BusyError, _busy)
     app.add_exception_handler(DeixisError, _of_ours)
@@ -34,7 +34,7 @@ def tell_problems(app: FastAPI) -> None:
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The response that tells of a problem."""
+    """Create the response of an error."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return JSONResponse(body, status, dict(headers or {}), "application/problem+json")
 
@@ -62,4 +62,4 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
-    return problem(500, "this should not have happened; the server's own output says what did.")
+    return problem(500, "internal error. The output of the server has the details.")

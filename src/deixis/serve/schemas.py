@@ -1,4 +1,4 @@
-"""The shapes of requests and answers, for the OpenAPI description; the answers themselves are those of ``types.py``."""
+"""Schemas of requests and answers for OpenAPI; the answers are the JSON of ``types.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Point = Annotated[list[float], Len(2, 2)]
 
 
 class Heat(BaseModel):
-    """Weights on a grid that covers the image (width x height pixels) evenly."""
+    """Weights on a regular grid over the image (width x height pixels)."""
 
     width: int
     height: int
@@ -20,7 +20,7 @@ class Heat(BaseModel):
 
 
 class WordGrounding(BaseModel):
-    """A word or phrase of a caption, ``words[start:end]``, and its place."""
+    """A word or phrase of a caption, ``words[start:end]``, and its box."""
 
     word: str
     start: int
@@ -33,14 +33,14 @@ class WordGrounding(BaseModel):
 
 
 class FavouriteBox(BaseModel):
-    """A box that a branch looked at, and the share of its attention."""
+    """A box and its share of a branch's attention."""
 
     box: Box
     weight: float
 
 
 class Branch(BaseModel):
-    """Where one branch looked; ``voted`` says whether it would have said the word."""
+    """Attention of one branch; ``voted``: whether its most probable word is the word of the caption."""
 
     voted: bool
     boxes: list[FavouriteBox]
@@ -48,14 +48,14 @@ class Branch(BaseModel):
 
 
 class Step(BaseModel):
-    """A word of the caption, and where each branch looked when it was said."""
+    """A word of the caption and the attention of each branch at this word."""
 
     word: str
     branches: list[Branch]
 
 
 class GroundedSentence(BaseModel):
-    """A sentence whose words have places in the photograph."""
+    """A sentence whose noun phrases have boxes."""
 
     image: str
     width: int
@@ -68,12 +68,11 @@ class GroundedSentence(BaseModel):
 
 
 class Captioned(GroundedSentence):
-    """A caption in which every noun has its place; ``steps`` where they were asked for.
+    """A grounded caption; ``steps`` if they were requested.
 
-    ``sure`` is false where the sentence would be about as likely if there were nothing to see, is about a thing that no
-    classifier sees, is taken for the caption of another photograph, or the picture is unlike all photographs; ``plain``
-    is true where a plain sentence names what a classifier sees instead; ``note`` says each in words, and is empty
-    otherwise.
+    ``sure`` is false if a check failed: low information gain, a subject that no classifier found, a low match score of
+    the grounder, or an out-of-distribution image. ``plain`` is true for a template caption of the classes that were
+    found. ``note`` describes the failed checks; it is empty if there are none.
     """
 
     sure: bool
@@ -83,7 +82,7 @@ class Captioned(GroundedSentence):
 
 
 class PhraseGrounding(BaseModel):
-    """A phrase and its place; it counts as found from the threshold on."""
+    """A phrase and its box; the phrase counts as found if its score is at least the threshold."""
 
     phrase: str
     box: Box
@@ -95,7 +94,7 @@ class PhraseGrounding(BaseModel):
 
 
 class Grounded(BaseModel):
-    """The phrases in the order in which they were asked for."""
+    """The phrases in the order of the request."""
 
     width: int
     height: int
@@ -104,7 +103,7 @@ class Grounded(BaseModel):
 
 
 class CheckedCaption(GroundedSentence):
-    """A caption held against a photograph; ``doubtful`` are its phrases with a score below the threshold."""
+    """A checked caption; ``doubtful`` are the phrases with a score below the threshold."""
 
     match: float | None
     doubtful: list[str]
@@ -112,7 +111,7 @@ class CheckedCaption(GroundedSentence):
 
 
 class ModelInfo(BaseModel):
-    """A model that is loaded."""
+    """A loaded model."""
 
     name: str
     does: list[Literal["caption", "ground", "check"]]
@@ -121,13 +120,13 @@ class ModelInfo(BaseModel):
 
 
 class Models(BaseModel):
-    """The models that are loaded; the first that can do a thing does it where none is named."""
+    """The loaded models; a request without a model uses the first suitable one."""
 
     models: list[ModelInfo]
 
 
 class Health(BaseModel):
-    """Whether requests are taken, and how many are under way."""
+    """Whether requests are accepted, and how many are in progress."""
 
     status: Literal["ok"]
     under_way: int
@@ -159,22 +158,23 @@ PHOTO: dict[str, Any] = {
         },
     }
 }
-"""What the three POST routes are sent."""
+"""Request body of the three POST routes."""
 
-_TOLD = {
-    400: "The upload broke off.",
+_DESCRIPTIONS = {
+    400: "The upload was interrupted.",
     404: "No such model is loaded.",
     408: "The photograph took too long to arrive.",
     413: "The photograph has too many bytes or pixels.",
     415: "The body is neither an image nor a form.",
     422: "The photograph cannot be read, or a parameter is wrong.",
-    503: "Too many requests are under way; Retry-After says when to come again.",
+    503: "Too many requests are in progress; Retry-After is the time until the next attempt.",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The descriptions of what may go wrong."""
+    """Return the OpenAPI descriptions of these error statuses."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
-        status: {"description": _TOLD[status], "content": {"application/problem+json": schema}} for status in statuses
+        status: {"description": _DESCRIPTIONS[status], "content": {"application/problem+json": schema}}
+        for status in statuses
     }
