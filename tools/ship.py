@@ -44,8 +44,8 @@ PURPOSE = {
 }
 
 ALONE = """\
-These are the captioner's own. A finder beside it (`--finder`) has a say in its sentences and places their nouns;
-`docs/results.md` tells what that is worth."""
+These are the scores of the captioner alone. A grounder (`--grounder`) reranks its sentences and grounds their noun
+phrases; `docs/results.md` has the scores of both together."""
 
 HEADLINE = {
     "CIDEr": "CIDEr-D of the captions, against five references",

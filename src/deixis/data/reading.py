@@ -15,6 +15,7 @@ import math
 import os
 import re
 import reprlib
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from deixis.types import Box
 MAX_JSON = 4 * 2**30
 """Bytes; the largest official file (Visual Genome's scene graphs) stays under it."""
 MAX_TEXT = 512 * 2**20
+MAX_ROW_LINES = 100  # of a row of a table, whose quoted fields may hold line breaks
 MAX_XML = 16 * 2**20
 MAX_XML_DEPTH = 64
 
@@ -94,28 +96,34 @@ def read_table(path: Path, delimiter: str, skipped: list[Skipped]) -> Iterator[t
     """The rows of a CSV or TSV file with a header, each with the number of the line it begins on.
 
     Quoted fields may hold line breaks. Column names are stripped and put in lower case. A row that does not fit
-    the header, or whose quotes do not close, is added to ``skipped`` and reading goes on at the next line.
+    the header, or whose quotes do not close within ``MAX_ROW_LINES``, is added to ``skipped`` and reading continues at
+    the next line. The time is linear in the size of the file, also if every row is bad.
     """
-    lines = read_text(path).split("\n")
     header: list[str] = []
+    for number, row in _table_rows(path, delimiter, skipped):
+        if not any(cell.strip() for cell in row):
+            continue
+        if not header:
+            header = [cell.strip().lower() for cell in row]
+        elif len(row) != len(header):
+            skipped.append(Skipped(str(path), f"{len(row)} fields where the header has {len(header)}", number))
+        else:
+            yield number, dict(zip(header, row, strict=True))
+
+
+def _table_rows(path: Path, delimiter: str, skipped: list[Skipped]) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table with the numbers of their first lines; bad rows are added to ``skipped``."""
+    lines = read_text(path).split("\n")
     at = 0
     while at < len(lines):
-        reader = csv.reader((f"{line}\n" for line in lines[at:]), delimiter=delimiter, strict=True)
-        first = at
+        some = (f"{lines[i]}\n" for i in range(at, min(at + MAX_ROW_LINES, len(lines))))
+        reader = csv.reader(some, delimiter=delimiter, strict=True)
         try:
-            for row in reader:
-                number, at = at + 1, first + reader.line_num
-                if not any(cell.strip() for cell in row):
-                    continue
-                if not header:
-                    header = [cell.strip().lower() for cell in row]
-                elif len(row) != len(header):
-                    reason = f"{len(row)} fields where the header has {len(header)}"
-                    skipped.append(Skipped(str(path), reason, number))
-                else:
-                    yield number, dict(zip(header, row, strict=True))
+            row = next(reader)
+            yield at + 1, row
+            at += reader.line_num
         except csv.Error as error:
-            # A quote that never closes would swallow every row after it: give up one line only.
+            # A quote that never closes would include every row after it: skip one line only.
             skipped.append(Skipped(str(path), f"not a row of this table ({error})", at + 1))
             at += 1
 
@@ -212,11 +220,13 @@ def read_packed_json(path: Path, limit: int) -> Any:
 
 @contextmanager
 def _bounded(path: Path, limit: int) -> Iterator[None]:
-    """Read the file inside this: too large, absent or unreadable, it is named in the error."""
+    """Read a file inside this block; one that is absent, unreadable, irregular or too large is named in the error."""
     try:
-        size = path.stat().st_size
-        if size > limit:
-            raise BadFile(path, f"{size:,} bytes, over the limit of {limit:,} for this kind of file")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise BadFile(path, "a pipe, device or socket, not a regular file")
+        if found.st_size > limit:
+            raise BadFile(path, f"{found.st_size:,} bytes, over the limit of {limit:,} for this kind of file")
         yield
     except FileNotFoundError:
         raise DeixisError(
@@ -320,9 +330,21 @@ def good_records(records: Any, path: Path, kind: str, use: Callable[[Any], None]
         raise BadFile(path, f"a list of {kind} records was expected")
     for index, record in enumerate(records):
         try:
-            use(record)
+            with record_errors():
+                use(record)
         except BadRecord as error:
             skipped.append(Skipped(str(path), f"{kind} {index}: {error}"))
+
+
+@contextmanager
+def record_errors() -> Iterator[None]:
+    """Turn the errors of a record with another structure (a list for an object, ...) into :class:`BadRecord`."""
+    try:
+        yield
+    except BadRecord:
+        raise
+    except (AttributeError, TypeError, LookupError, ValueError, ArithmeticError) as error:
+        raise BadRecord(f"of another structure ({type(error).__name__}: {str(error)[:80]})") from None
 
 
 def _finite(value: Any) -> bool:

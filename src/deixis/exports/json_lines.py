@@ -6,16 +6,15 @@ A line is a grounded caption (:meth:`GroundedCaption.to_json`), or an answer: ``
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from deixis.data.reading import BadRecord, get_int, get_numbers, get_size, get_text
+from deixis.data.reading import BadRecord, get_int, get_numbers, get_size, get_text, record_errors
 from deixis.data.sample import Skipped
 from deixis.errors import DeixisError
 from deixis.exports.picture import Album, Answer, Picture, box_of
-from deixis.files import write_atomic
+from deixis.files import json_text, write_atomic
 from deixis.types import GroundedCaption, Grounding, HeatMap, Json
 
 
@@ -31,16 +30,21 @@ def read_records(
     album = Album()
     for line, record in records:
         try:
-            if not is_own(record):
-                raise BadRecord("neither a grounded caption nor a phrase with its box")
-            name = _image(record, image)
-            if "groundings" in record:
-                album.add_caption(_caption({**record, "image": name}))
-            else:
-                album.add_answer(name, _answer(record), get_size(record) if record.get("width") else None)
+            with record_errors():
+                _read_record(record, album, image)
         except BadRecord as error:
             skipped.append(Skipped(str(path), str(error), line))
     return album.pictures()
+
+
+def _read_record(record: Any, album: Album, image: str) -> None:
+    if not is_own(record):
+        raise BadRecord("neither a grounded caption nor a phrase with its box")
+    name = _image(record, image)
+    if "groundings" in record:
+        album.add_caption(_caption({**record, "image": name}))
+    else:
+        album.add_answer(name, _answer(record), get_size(record) if record.get("width") else None)
 
 
 def write(pictures: Sequence[Picture], out: Path) -> None:
@@ -49,7 +53,7 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
     for picture in pictures:
         lines += [caption.to_json() for caption in picture.captions]
         lines += [_answer_json(picture, answer) for answer in picture.answers]
-    write_atomic(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_atomic(out, "".join(json_text(line) + "\n" for line in lines))
 
 
 def _image(record: Json, otherwise: str) -> str:
@@ -66,8 +70,6 @@ def _caption(record: Json) -> GroundedCaption:
         return GroundedCaption.from_json(record)
     except DeixisError as error:
         raise BadRecord(str(error).rstrip(".")) from None
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadRecord("not a grounded caption as Deixis writes it") from None
 
 
 def _answer(record: Json) -> Answer:

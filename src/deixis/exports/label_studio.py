@@ -7,7 +7,6 @@ the annotation of a task that people have worked on, else its prediction.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from deixis import boxes as geometry
 from deixis.data.reading import BadRecord, get, get_int, get_list, get_numbers, get_size, get_text, good_records
 from deixis.data.sample import Skipped
 from deixis.exports.picture import Album, Answer, Picture, Size, box_of, find_words, head_nouns, sentence, sized
-from deixis.files import write_atomic
+from deixis.files import json_text, write_atomic
 from deixis.language.tokenise import tokens
 from deixis.show.draw import colour
 from deixis.types import GroundedCaption, Grounding, Json
@@ -48,7 +47,7 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
             ]
             result = _rectangles([answer.grounding for answer in answers], places, size, nouns)
             tasks.append({"data": data, "predictions": [_prediction(result, model)]})
-    write_atomic(out / TASKS, json.dumps(tasks, ensure_ascii=False, indent=1))
+    write_atomic(out / TASKS, json_text(tasks, indent=1))
     write_atomic(out / CONFIG, _config(sorted(used)))
 
 
@@ -160,6 +159,8 @@ def _work(task: Json) -> tuple[Json, str]:
 
 def _rectangle(item: Json) -> tuple[Grounding, Json, Size]:
     value, size = get(item, "value"), (get_int(item, "original_width"), get_int(item, "original_height"))
+    if not isinstance(value, dict):
+        raise BadRecord('"value" of a rectangle is not an object')
     if value.get("rotation"):
         raise BadRecord("a rectangle is turned, and a box cannot be")
     corners = get_numbers({"box": [value.get(name) for name in ("x", "y", "width", "height")]}, "box", 4)

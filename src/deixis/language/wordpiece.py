@@ -106,7 +106,7 @@ class WordPieces:
             raise DeixisError(
                 f"{path} does not exist; it must have the vocabulary of word pieces. Restore the file."
             ) from None
-        except (OSError, ValueError, IndexError) as error:
+        except (OSError, ValueError, IndexError, RecursionError) as error:
             raise DeixisError(f"{path} is not a vocabulary of word pieces ({error}). Restore the file.") from None
 
 

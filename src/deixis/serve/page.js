@@ -1,6 +1,6 @@
-// The page: send a photograph to the server, show caption and boxes, and highlight words and boxes together.
+// The page: a photograph goes to the server, a caption with boxes comes back; a phrase and its box highlight each other.
 
-import {composeSvg, paintAttention, paintHeat, rasterise, written} from "./picture.js";
+import {composeSvg, paintAttention, paintHeat, pieces, rasterise} from "./picture.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
 const SVG = "http://www.w3.org/2000/svg";
@@ -14,7 +14,7 @@ const percent = score => `${Math.round(100 * score)}%`;
 
 // Messages -----------------------------------------------------------------------------------------------------------
 
-/** Show progress and announce it to screen readers; a result is only announced, because the page shows it. */
+/** Progress is shown and read by screen readers; a result is only read by them, because it is on the page. */
 function announce(text, visible = true) {
   $("#status").classList.toggle("heard", !visible || !text);
   $("#status").textContent = text;
@@ -28,7 +28,7 @@ function showError(text) {
 
 // Requests -----------------------------------------------------------------------------------------------------------
 
-/** Send the photograph to a route and return the answer; a busy server is tried again a few times. */
+/** Send the photograph to a route and return the answer; a busy server is asked again a few times. */
 async function ask(route, query, tries = 4) {
   const sent = {method: "POST", body: state.photo, headers: {"Content-Type": state.photo.type || "application/octet-stream"}};
   let response;
@@ -39,7 +39,7 @@ async function ask(route, query, tries = 4) {
   }
   if (response.status === 503 && tries > 1) {
     const wait = Number(response.headers.get("Retry-After")) || 1;
-    announce(`The server is busy; next attempt in ${wait} s …`);
+    announce(`The server is busy; trying again in ${wait} s …`);
     await new Promise(done => setTimeout(done, 1000 * wait));
     return ask(route, query, tries - 1);
   }
@@ -81,7 +81,7 @@ async function captionPhoto() {
   state.columns = chosen.map(makeColumn);
   $("#columns").className = chosen.length > 1 ? "pair" : "alone";
   $("#columns").replaceChildren(...state.columns.map(column => column.element));
-  announce("Captioning the photograph …");
+  announce("Captioning …");
   await state.image.decode().catch(() => {});  // if this is no image, the server's error is shown
   if (asked !== state.asked) return;
   state.columns.forEach(column => resize(column, state.image.naturalWidth || 4, state.image.naturalHeight || 3));
@@ -91,8 +91,8 @@ async function captionPhoto() {
       if (asked === state.asked) fill(column, result);
     }));
     if (asked !== state.asked) return;
-    const texts = state.columns.filter(c => c.result).map(({result}) => [result.caption, result.note].filter(Boolean).join(" "));
-    announce(texts.length ? texts.join(" · ") : "Type a phrase to find it.", false);
+    const said = state.columns.filter(c => c.result).map(({result}) => [result.caption, result.note].filter(Boolean).join(" "));
+    announce(said.length ? said.join(" · ") : "Type a phrase to find it.", false);
     await Promise.all(state.phrases.map(find));
   } catch (error) {
     if (asked === state.asked) {
@@ -137,14 +137,14 @@ function fill(column, result) {
   column.result = result;
   resize(column, result.width, result.height);
   $(".stage img", column.element).alt = result.caption;
-  $(".sentence", column.element).replaceChildren(...written(result.words, result.groundings).flatMap((word, at) => {
-    const node = word.owner === null ? document.createElement("span")
-      : wordButton(column, `w${word.owner}`, colour(word.owner));
-    node.textContent = word.text;
-    node.dataset.at = at;
-    return [word.space ? " " : "", node, word.end];
+  $(".sentence", column.element).replaceChildren(...pieces(result).flatMap(piece => {
+    const node = piece.owner === null ? document.createElement("span")
+      : wordButton(column, `w${piece.owner}`, colour(piece.owner));
+    node.textContent = piece.text;
+    Object.assign(node.dataset, {start: piece.start, end: piece.end});
+    return [piece.space ? " " : "", node, piece.rest];
   }));
-  const note = $(".doubt", column.element);
+  const note = $(".note", column.element);
   note.hidden = !result.note;
   note.textContent = result.note;
   drawBoxes(column);
@@ -152,7 +152,7 @@ function fill(column, result) {
   if (result.steps?.length) prepareAttention(column);
 }
 
-// Highlighting of words and boxes ------------------------------------------------------------------------------------
+// Phrases and boxes highlight each other -----------------------------------------------------------------------------
 
 function wordButton(column, key, {fill, ink}) {
   const button = document.createElement("button");
@@ -168,7 +168,7 @@ function wordButton(column, key, {fill, ink}) {
   return button;
 }
 
-/** Highlight on hover. Boxes have no focus listener: in Chromium it would add them to the Tab order. */
+/** Highlight on hover, hold on click. Boxes have no focus listeners: Chromium would make them stops of the Tab key. */
 function wire(column, node, key) {
   node.addEventListener("mouseenter", () => light(column, key));
   node.addEventListener("mouseleave", () => light(column, column.held));
@@ -248,10 +248,8 @@ function rectangle({size}, box, kind, stroke) {
 async function find(phrase) {
   const asked = state.asked, columns = state.columns.filter(c => c.grounder), answers = new Map();
   if (!columns.length) throw new Error("No model that grounds phrases is loaded. Start the server with one (--model).");
-  announce(`Grounding “${phrase}” …`);
-  for (const {grounder} of columns) {
-    if (!answers.has(grounder.name)) answers.set(grounder.name, ask("ground", {phrase, model: grounder.name}));
-  }
+  announce(`Searching for “${phrase}” …`);
+  for (const {grounder} of columns) if (!answers.has(grounder.name)) answers.set(grounder.name, ask("ground", {phrase, model: grounder.name}));
   for (const column of columns) {
     const {groundings: [found], threshold, width, height} = await answers.get(column.grounder.name);
     if (asked !== state.asked) return;
@@ -281,15 +279,15 @@ function addPhrase(column, found, threshold) {
   hold(column, found.found ? key : null);
 }
 
-// Attention of each branch at each word-------------------------------------------------------------------------------
+// Attention of each branch at each word ------------------------------------------------------------------------------
 
 function prepareAttention(column) {
-  const {steps} = column.result, panel = $(".looks", column.element), slider = $("input", panel);
+  const {steps} = column.result, panel = $(".attention", column.element), slider = $("input", panel);
   panel.hidden = false;
   slider.max = steps.length - 1;
   $(".branches", panel).classList.toggle("one", steps[0].branches.length === 1);
   $(".branches", panel).style.setProperty("--across", String(Math.min(4, steps[0].branches.length)));
-  const first = column.result.groundings[0]?.start ?? 0;
+  const first = column.result.groundings[0]?.head ?? column.result.groundings[0]?.start ?? 0;
   slider.value = first;
   const move = () => showStep(column, Number(slider.value));
   slider.addEventListener("input", move);
@@ -297,17 +295,19 @@ function prepareAttention(column) {
 }
 
 function showStep(column, at) {
-  const {word, branches} = column.result.steps[at], panel = $(".looks", column.element), place = document.createElement("b");
+  const {word, branches} = column.result.steps[at], panel = $(".attention", column.element), place = document.createElement("b");
   place.textContent = word;
   $(".word-now", panel).replaceChildren(place, ` word ${at + 1} of ${column.result.steps.length}`);
   $("input", panel).setAttribute("aria-valuetext", `${word}, word ${at + 1} of ${column.result.steps.length}`);
-  for (const node of column.element.querySelectorAll("[data-at]")) node.classList.toggle("now", Number(node.dataset.at) === at);
+  for (const node of column.element.querySelectorAll("[data-start]")) {
+    node.classList.toggle("now", Number(node.dataset.start) <= at && at < Number(node.dataset.end));
+  }
   $(".branches", panel).replaceChildren(...branches.map((branch, i) => {
     const figure = document.createElement("figure"), canvas = document.createElement("canvas");
     const note = document.createElement("figcaption"), share = percent(branch.boxes[0].weight);
     paintAttention(canvas, state.image, column.size, branch, settings.glow);
-    const name = branches.length > 1 ? `branch ${i + 1}${branch.voted ? " (chose the word)" : ""}, ` : "";
-    note.textContent = sentence(`${name}best box ${share}`);
+    const who = branches.length > 1 ? `branch ${i + 1}${branch.voted ? " predicted it" : ""}, ` : "";
+    note.textContent = sentence(`${who}best box ${share}`);
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `Attention of ${branches.length > 1 ? `branch ${i + 1}` : "the model"} at “${word}”`);
     figure.classList.toggle("voted", branch.voted && branches.length > 1);
@@ -330,14 +330,14 @@ async function download(column, kind) {
   const svg = composeSvg({
     photo: await dataUrl(),
     size: column.size,
-    sentence: written(column.result?.words ?? [], groundings).map(w => ({...w, colour: w.owner === null ? null : colour(w.owner)})),
+    sentence: (column.result ? pieces(column.result) : []).map(p => ({...p, colour: p.owner === null ? null : colour(p.owner)})),
     marks: keys.map(key => meant(column, key)),
   });
   const file = kind === "svg" ? new Blob([svg], {type: "image/svg+xml"}) : await rasterise(svg);
   save(file, `${stem}.deixis.${kind}`);
 }
 
-/** Return the upright photograph as a data URL. */
+/** The photograph, upright as on the page, as a data: address. */
 async function dataUrl() {
   const canvas = document.createElement("canvas"), image = state.image;
   const scale = Math.min(1, 1600 / image.naturalWidth);
@@ -355,7 +355,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// Start-up ---------------------------------------------------------------------------------------------------------------
+// Start --------------------------------------------------------------------------------------------------------------
 
 function firstImage(list) { return [...list].find(file => file.type.startsWith("image/")) ?? list[0]; }
 

@@ -1,14 +1,16 @@
-"""Schemas of requests and answers for OpenAPI; the answers are the JSON of ``types.py``."""
+"""Request and response schemas of the OpenAPI description; the responses themselves are made by ``types.py``."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 from annotated_types import Len
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 Box = Annotated[list[float], Len(4, 4)]
 Point = Annotated[list[float], Len(2, 2)]
+Schema = Annotated[int, Field(alias="schema", description="version of this JSON; raised when a field is added")]
+ModelHash = Annotated[str, Field(description="hash of the weights and configurations of the models")]
 
 
 class Heat(BaseModel):
@@ -20,7 +22,11 @@ class Heat(BaseModel):
 
 
 class WordGrounding(BaseModel):
-    """A word or phrase of a caption, ``words[start:end]``, and its box."""
+    """A phrase or a word of a caption, ``words[start:end]``, with its box in pixels: x1, y1, x2, y2.
+
+    ``parts`` are boxes that were merged into ``box``; ``point`` lies in the box; ``heat_point`` is the maximum of the
+    heat map, which may lie outside; ``head`` is the index of the head word; ``pos`` is NOUN or VERB for a single word.
+    """
 
     word: str
     start: int
@@ -30,32 +36,35 @@ class WordGrounding(BaseModel):
     parts: list[Box]
     point: Point | None = None
     heat: Heat | None = None
+    heat_point: Point | None = None
+    head: int | None = None
+    pos: str = ""
 
 
-class FavouriteBox(BaseModel):
-    """A box and its share of a branch's attention."""
+class AttendedBox(BaseModel):
+    """A box with much attention of a branch, and its share of the attention."""
 
     box: Box
     weight: float
 
 
 class Branch(BaseModel):
-    """Attention of one branch; ``voted``: whether its most probable word is the word of the caption."""
+    """Attention of one branch at a word; ``voted``: the branch predicted the word."""
 
     voted: bool
-    boxes: list[FavouriteBox]
+    boxes: list[AttendedBox]
     heat: Heat
 
 
 class Step(BaseModel):
-    """A word of the caption and the attention of each branch at this word."""
+    """A word of the caption, and the attention of each branch when it was generated."""
 
     word: str
     branches: list[Branch]
 
 
 class GroundedSentence(BaseModel):
-    """A sentence whose noun phrases have boxes."""
+    """A sentence with the boxes of its noun phrases (``groundings``) and of single words (``word_groundings``)."""
 
     image: str
     width: int
@@ -65,24 +74,36 @@ class GroundedSentence(BaseModel):
     groundings: list[WordGrounding]
     logprob: float | None
     model: str
+    word_groundings: list[WordGrounding]
+    model_hash: ModelHash
+    schema_: Schema
+
+
+class Warning(BaseModel):
+    """A reason not to rely on a caption: a short code and a sentence."""
+
+    code: str
+    message: str
 
 
 class Captioned(GroundedSentence):
-    """A grounded caption; ``steps`` if they were requested.
+    """A caption with a box for each noun phrase; ``steps`` are returned if they were asked for.
 
-    ``sure`` is false if a check failed: low information gain, a subject that no classifier found, a low match score of
-    the grounder, or an out-of-distribution image. ``plain`` is true for a template caption of the classes that were
-    found. ``note`` describes the failed checks; it is empty if there are none.
+    ``warnings`` are the results of the checks, the most important first: the image is unlike the training photographs,
+    the subject of the sentence was not found, the grounder's match score is low, or the sentence is about as likely
+    for a blank image. ``sure`` is false if a warning lowers the confidence. ``plain`` is true if a template that names
+    what a classifier found takes the place of the generated sentence. ``note`` is the first warning as a sentence.
     """
 
     sure: bool
     plain: bool
     note: str
+    warnings: list[Warning]
     steps: list[Step] | None = None
 
 
 class PhraseGrounding(BaseModel):
-    """A phrase and its box; the phrase counts as found if its score is at least the threshold."""
+    """A phrase with its box, and the probability that it is present; ``found`` if that reaches the threshold."""
 
     phrase: str
     box: Box
@@ -91,6 +112,7 @@ class PhraseGrounding(BaseModel):
     model: str
     found: bool
     heat: Heat | None = None
+    heat_point: Point | None = None
 
 
 class Grounded(BaseModel):
@@ -100,10 +122,15 @@ class Grounded(BaseModel):
     height: int
     threshold: float
     groundings: list[PhraseGrounding]
+    model_hash: ModelHash
+    schema_: Schema
 
 
 class CheckedCaption(GroundedSentence):
-    """A checked caption; ``doubtful`` are the phrases with a score below the threshold."""
+    """A caption checked against a photograph; ``doubtful`` are its phrases with a score below the threshold.
+
+    ``match`` is the probability that the whole caption fits; null if the model has no such score.
+    """
 
     match: float | None
     doubtful: list[str]
@@ -111,29 +138,30 @@ class CheckedCaption(GroundedSentence):
 
 
 class ModelInfo(BaseModel):
-    """A loaded model."""
+    """A loaded model: the tasks that it does, and the branches of a captioner."""
 
     name: str
     does: list[Literal["caption", "ground", "check"]]
     branches: int | None
     extractor: str | None
+    hash: str
 
 
 class Models(BaseModel):
-    """The loaded models; a request without a model uses the first suitable one."""
+    """The loaded models; the first that does a task is used where a request names none."""
 
     models: list[ModelInfo]
 
 
 class Health(BaseModel):
-    """Whether requests are accepted, and how many are in progress."""
+    """Whether requests are accepted, and how many are being processed."""
 
     status: Literal["ok"]
     under_way: int
 
 
 class Problem(BaseModel):
-    """What is wrong with a request (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     type: str
     title: str
@@ -158,23 +186,24 @@ PHOTO: dict[str, Any] = {
         },
     }
 }
-"""Request body of the three POST routes."""
+"""The request body of the three POST routes."""
 
-_DESCRIPTIONS = {
+_ERRORS = {
     400: "The upload was interrupted.",
+    403: "The request comes from a page of another site.",
     404: "No such model is loaded.",
-    408: "The photograph took too long to arrive.",
+    408: "The upload took too long.",
     413: "The photograph has too many bytes or pixels.",
     415: "The body is neither an image nor a form.",
+    421: "The Host header is not a name of this server.",
     422: "The photograph cannot be read, or a parameter is wrong.",
-    503: "Too many requests are in progress; Retry-After is the time until the next attempt.",
+    503: "Too many requests are being processed; Retry-After says when to try again.",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI descriptions of these error statuses."""
+    """Return the descriptions of these errors."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
-        status: {"description": _DESCRIPTIONS[status], "content": {"application/problem+json": schema}}
-        for status in statuses
+        status: {"description": _ERRORS[status], "content": {"application/problem+json": schema}} for status in statuses
     }

@@ -5,6 +5,7 @@ const figures = [...document.querySelectorAll('figure')];
 const buttons = [...document.querySelectorAll('[data-choice]')];
 const KEYS = { ArrowLeft: 'left', ArrowRight: 'right', ArrowDown: 'equal', ' ': 'equal' };
 const NAME = 'deixis-study-name';
+const TOKEN = document.querySelector('meta[name="deixis-token"]').content;  // the server refuses changes without it
 
 let desk = null;    // what the server told last
 let busy = false;   // a choice is on its way: keys that come too soon are not taken for the next word
@@ -13,7 +14,7 @@ const photograph = item => `/v1/photographs/${item}`;
 
 async function ask(path, body) {
   const answer = await fetch(path, body === undefined ? {} : {
-    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
+    method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Deixis-Token': TOKEN }, body: JSON.stringify(body),
   });
   const told = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(typeof told.detail === 'string' ? told.detail : `The server answered ${answer.status}.`);

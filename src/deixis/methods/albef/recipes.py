@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from deixis.methods.albef.config import AlbefConfig, base, small
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.momentum import MomentumConfig
+from deixis.methods.albef.network import AlbefConfig, base, small
 from deixis.training.recipe import BOXES, Phase, Recipe, Schedule
 
 

