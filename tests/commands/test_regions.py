@@ -64,7 +64,7 @@ def test_wrong_use_is_answered_in_sentences(photo: Path, capsys: pytest.CaptureF
     for options, code, sentence in (
         ([str(photo.with_name("absent.jpg"))], 1, "absent.jpg does not exist"),
         ([str(photo), "--draw", str(photo.with_name("out.docx")), *TINY], 1, "out.docx cannot be written"),
-        ([str(photo), "--backbone", "resnet"], 1, "there is no backbone called 'resnet'"),
+        ([str(photo), "--backbone", "resnet"], 1, "unknown backbone 'resnet'"),
         ([str(photo), "--top", "0"], 2, "--top must be at least 1"),
     ):
         assert cli.run(["regions", *options]) == code

@@ -85,7 +85,7 @@ def test_where_labels_do_not_all_fit_the_least_sure_are_named_below() -> None:
     assert [label for label, _ in picture.left_out] == [f"thing {i}" for i in range(20 - len(shown))]
     whole = draw.draw_photo(grey(100, 60), marks, 120, label_size=12)
     below = [item for item in whole.items if isinstance(item, Words) and item.at[1] > picture.height]
-    told = " ".join(["No room for:", *(label for label, _ in picture.left_out)])
+    told = " ".join(["Not shown:", *(label for label, _ in picture.left_out)])
     assert " ".join(words.text for words in below) == told
 
 

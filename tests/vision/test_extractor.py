@@ -160,7 +160,7 @@ def test_frames_of_a_video_become_one_value() -> None:
     np.testing.assert_array_equal(regions.features[5:10], extractor.extract(photo(1)).features)
     assert regions.grid is not None
     assert regions.grid.shape == (3, 2, 2, 16)
-    with pytest.raises(DeixisError, match="frames of clip are not all of one size"):
+    with pytest.raises(DeixisError, match="frames of clip have different sizes"):
         extractor.extract_video([photo(0), photo(1, width=61)], "clip")
 
 
