@@ -132,7 +132,7 @@ def test_two_writers_at_once_are_refused(tmp_path: Path) -> None:
 def test_another_extractor_may_not_add(tmp_path: Path) -> None:
     fill(tmp_path, range(2))
     other = Contents("tiny+grid-99999999", {**CONTENTS.description, "backbone": {"name": "tiny", "seed": 1}})
-    with pytest.raises(DeixisError, match=r"not of tiny\+grid-99999999 \(different: backbone\.seed \(stored"):
+    with pytest.raises(DeixisError, match=r"not of tiny\+grid-99999999 \(different: backbone\.seed \(kept"):
         StoreWriter(tmp_path, other)
     with pytest.raises(DeixisError, match="other settings: grid"):
         StoreWriter(tmp_path, Contents(CONTENTS.extractor, CONTENTS.description, {"grid": 7}))
@@ -171,7 +171,7 @@ def test_what_does_not_belong_is_refused(tmp_path: Path) -> None:
         other = make_regions(3, classes=("cat",) * 40)
         with pytest.raises(ValueError, match="c has other classes"):
             writer.add("c", other)
-        with pytest.raises(ValueError, match="do not belong"):
+        with pytest.raises(ValueError, match="but the store is of"):
             writer.add("d", Regions(huge.boxes, huge.features, huge.size, extractor="other"))
     assert list(FeatureStore(tmp_path / "new")) == ["a"]
 
