@@ -134,7 +134,7 @@ def test_another_extractor_may_not_add(tmp_path: Path) -> None:
     other = Contents("tiny+grid-99999999", {**CONTENTS.description, "backbone": {"name": "tiny", "seed": 1}})
     with pytest.raises(DeixisError, match=r"not of tiny\+grid-99999999 \(different: backbone\.seed \(kept"):
         StoreWriter(tmp_path, other)
-    with pytest.raises(DeixisError, match="other settings: grid"):
+    with pytest.raises(DeixisError, match=r"other settings \(grid"):
         StoreWriter(tmp_path, Contents(CONTENTS.extractor, CONTENTS.description, {"grid": 7}))
     StoreWriter(tmp_path, CONTENTS).close()  # the refusals let go of the lock
 
@@ -143,7 +143,7 @@ def test_a_model_refuses_another_extractor_and_says_which_it_wants(tmp_path: Pat
     fill(tmp_path, range(1, 3))
     store = FeatureStore(tmp_path)
     store.require(CONTENTS.extractor)
-    with pytest.raises(DeixisError, match=r"from the extractor tiny\+grid-0123abcd, but the model expects big\+boxes-1"):
+    with pytest.raises(DeixisError, match=r"extractor tiny\+grid-0123abcd, but the model expects big\+boxes-1"):
         store.require("big+boxes-1")
     require_extractor(store["image 1"].extractor, CONTENTS.extractor)
     with pytest.raises(DeixisError, match=r"these regions are from the extractor \(unknown\)"):
@@ -158,7 +158,7 @@ def test_what_does_not_belong_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeixisError, match=r"cannot be written \(.*Choose another folder"):
         StoreWriter(tmp_path / "a file", CONTENTS)
     for place in (tmp_path, tmp_path / "nowhere", tmp_path / "a file"):
-        with pytest.raises(DeixisError, match="is not a feature store. Create one with 'deixis features"):
+        with pytest.raises(DeixisError, match=r"is not a feature store\. Create one with 'deixis features"):
             FeatureStore(place)
     with StoreWriter(tmp_path / "new", CONTENTS) as writer:
         writer.add("a", make_regions(1))
