@@ -46,7 +46,7 @@ def test_the_given_image_is_left_alone() -> None:
 numbers = st.floats(-100, 900)
 labels = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=40)
 marked = st.builds(
-    Mark, st.tuples(numbers, numbers, numbers, numbers), labels, st.sampled_from(draw.PALETTE), sure=st.floats(0, 1)
+    Mark, st.tuples(numbers, numbers, numbers, numbers), labels, st.sampled_from(draw.PALETTE), score=st.floats(0, 1)
 )
 
 
@@ -77,7 +77,7 @@ def test_a_single_label_always_finds_room_on_a_picture_for_people(size: tuple[in
 
 
 def test_where_labels_do_not_all_fit_the_least_sure_are_named_below() -> None:
-    marks = [Mark((0, 0, 90, 40), f"thing {i}", draw.colour(i), sure=i / 20) for i in range(20)]
+    marks = [Mark((0, 0, 90, 40), f"thing {i}", draw.colour(i), score=i / 20) for i in range(20)]
     picture = draw_marks(grey(100, 60), marks, 120, label_size=12)
     shown = [item.text for item in picture.items if isinstance(item, Words)]
     assert 1 <= len(shown) < 20
@@ -85,7 +85,7 @@ def test_where_labels_do_not_all_fit_the_least_sure_are_named_below() -> None:
     assert [label for label, _ in picture.left_out] == [f"thing {i}" for i in range(20 - len(shown))]
     whole = draw.draw_photo(grey(100, 60), marks, 120, label_size=12)
     below = [item for item in whole.items if isinstance(item, Words) and item.at[1] > picture.height]
-    told = " ".join(["No room for:", *(label for label, _ in picture.left_out)])
+    told = " ".join(["Not shown:", *(label for label, _ in picture.left_out)])
     assert " ".join(words.text for words in below) == told
 
 
