@@ -1,139 +1,156 @@
-"""What a finder should count for when it judges a captioner's beam, and what that is worth.
+"""Compare rerank weights and beam widths on the validation split, and reranking and placing on the test split.
 
-    python experiments/flickr8k-entities/rerank.py CAPTIONER FINDER --data DIR --features STORE
+    python experiments/flickr8k-entities/rerank.py deixis-8k deixis-8k-grounder --data DATA --features STORE
 
-Weights and widths on the validation split; then, on the test split, the captioner alone, with its nouns placed by the
-finder, and with its beam judged too, as :mod:`deixis.pipelines.rerank` has it.
+The outputs are kept: rerank.txt (deixis-8k) and rerank-pairs.txt (deixis-8k-pairs). "whole" is the weight of the
+sentence's evidence, "least" that of the log-probability of its weakest noun phrase; see deixis.pipelines.rerank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
 import tyro
-from deixis.pipelines.load import PhraseGrounder, load_captioner, load_finder
 
-from deixis.data import Sample, load
-from deixis.evaluation.evaluate import caption_images
-from deixis.language.sentence import echoes
-from deixis.layers.padding import pad_regions
-from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.updown.decode import beam_search
-from deixis.methods.updown.model import Captioner
+from deixis.data import Sample
+from deixis.evaluation.split import SplitPhotos
+from deixis.language.queries import visible_phrases
+from deixis.language.sentence import repeats_word
 from deixis.metrics.bootstrap import paired_bootstrap
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
-from deixis.metrics.references import read_reference
+from deixis.metrics.references import Reference, read_reference
 from deixis.metrics.score import Score
-from deixis.pipelines import rerank as judging
-from deixis.pipelines.place import reground
-from deixis.pipelines.rerank import COSINE, LEAST, PAIR, assist
-from deixis.types import GroundedCaption, Regions
+from deixis.pipelines.caption import CaptionOptions, caption_stream
+from deixis.pipelines.models import Models, PhraseGrounder, load_models
+from deixis.pipelines.photo import Photo, parse_batch
+from deixis.pipelines.rerank import MIN_PROB, REPEAT_PENALTY
+from deixis.types import GroundedCaption, RerankWeights
 from deixis.vision.store import FeatureStore
 
 WIDTHS = (8, 12, 16, 24)
-TOLD = ("CIDEr", "BLEU-4", "F1_all", "F1_loc", "F1_loc_per_sent")
+PHRASE_WEIGHTS = (0.0, 0.4, 0.8, 1.2, 1.6)
+RARE = 0.3  # probability below which a phrase counts as hardly found
+SHOWN = ("CIDEr", "BLEU-4", "F1_all", "F1_loc", "F1_loc_per_sent")
+METRICS = ("CIDEr", "BLEU", "F1_all", "F1_loc", "F1_all_per_sent", "F1_loc_per_sent")
+SYSTEMS = {
+    "alone": CaptionOptions(rerank="none", place="vote", checks=()),
+    "placed": CaptionOptions(rerank="none", checks=()),
+    "reranked": CaptionOptions(place="vote", checks=()),
+    "reranked and placed": CaptionOptions(checks=()),
+}
 
 
-@dataclass(frozen=True)
-class Beam:
-    """The sentences of an image: their words, and what speaks for each ``[S]``."""
+@dataclass(frozen=True, eq=False)
+class ScoredBeam:
+    """The candidates of a photograph with the three terms of their rerank score, ``[S]`` each."""
 
     words: list[tuple[str, ...]]
-    own: np.ndarray  # log-probability over the power of the length; far down where a word is said twice
-    whole: np.ndarray  # what the finder makes of the sentence
-    least: np.ndarray  # log-chance of the phrase that it finds least of
+    own: np.ndarray  # length-normalised log-probability; a repeated word has the penalty
+    caption: np.ndarray  # evidence of the sentence
+    weakest: np.ndarray  # log-probability of the weakest noun phrase
 
-    def best(self, whole: float, least: float) -> int:
-        """The sentence to take."""
-        return int((self.own + whole * self.whole + least * self.least).argmax())
-
-
-def main(captioner: tyro.conf.Positional[str], finder: tyro.conf.Positional[str], data: Path, features: Path) -> None:
-    torch.set_num_threads(1)
-    speaker, judge, store = load_captioner(captioner, "cpu"), load_finder(finder, "cpu"), FeatureStore(features)
-    matcher = isinstance(judge, ScanGrounder)
-    chosen = (COSINE, 0.0) if matcher else (PAIR, LEAST)
-    samples = load(data, "val").samples
-    print(f"{speaker.name} judged by {judge.name}: {len(samples)} validation photographs")
-    for width in WIDTHS:
-        beams = dict(read(speaker, judge, [s.image_id for s in samples], store, width))
-        for whole in (0.0, chosen[0] / 2, chosen[0], chosen[0] * 1.5, chosen[0] * 2):
-            for least in (0.0,) if matcher else (0.0, 0.4, 0.8, 1.2, 1.6):
-                mark = " (chosen)" if (whole, least) == chosen else ""
-                print(f"beam {width:>2}, whole {whole:4.1f}, least {least:.1f}: ", end="")
-                print(told(beams, samples, whole, least) + mark, flush=True)
-    test(speaker, judge, data, store)
+    def best(self, weights: RerankWeights) -> int:
+        """Return the index of the candidate with the highest score."""
+        return int((self.own + weights.caption * self.caption + weights.weakest_phrase * self.weakest).argmax())
 
 
-@torch.no_grad()
-def read(
-    captioner: Captioner, finder: PhraseGrounder, ids: Sequence[str], store: Mapping[str, Regions], width: int
-) -> Iterator[tuple[str, Beam]]:
-    """The beam of each image, read by the finder."""
-    power = captioner.generation.length_power
-    for image in ids:
-        regions = store[image]
-        encoded = captioner.decoder.encode_regions(pad_regions([regions]))
-        said = beam_search(captioner.decoder, encoded, replace(captioner.generation, beam=width))
-        length = (said.words[0] != captioner.vocabulary.pad).sum(-1)
-        words = [captioner.vocabulary.decode(row) for row in said.words[0].tolist()]
-        twice = np.array([echoes(each) for each in words])
-        own = (said.scores[0] / length**power).numpy() - 1e4 * twice
-        yield image, Beam(words, own, *judged(finder, regions, [" ".join(each) for each in words]))
+def score_beam(photo: Photo, models: Models, grounder: PhraseGrounder, width: int) -> ScoredBeam:
+    """Decode a photograph and score its candidates with the grounder."""
+    (beam,) = models.captioner.decode([photo.regions(models.extractor)], width)
+    words = [candidate.words for candidate in beam]
+    parse_batch([photo], [words])
+    parses = [photo.parse(each) for each in words]
+    phrases = [visible_phrases(parsed) for parsed in parses]
+    asked = [*(parsed.phrase(0, len(parsed)) for parsed in parses), *(phrase for each in phrases for phrase in each)]
+    evidence = iter(grounder.evidence(photo.encoded(grounder), asked))
+    captions = [next(evidence) for _ in parses]
+    weakest = [min((grounder.phrase_probability(next(evidence)) for _ in each), default=0.0) for each in phrases]
+    own = [candidate.score - REPEAT_PENALTY * repeats_word(candidate.words) for candidate in beam]
+    return ScoredBeam(words, np.array(own), np.array(captions), np.log(np.maximum(weakest, MIN_PROB)))
 
 
-def judged(finder: PhraseGrounder, regions: Regions, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """What a finder makes of whole sentences, and the log-chance of the phrase found least (a matcher: 0)."""
-    if isinstance(finder, ScanGrounder):
-        return finder.scores([regions], texts)[0], np.zeros(len(texts))
-    assert isinstance(finder, AlbefGrounder)
-    assert finder.presence is not None
-    whole, least = zip(*judging.read(finder, finder.presence, regions, texts), strict=True)
-    return np.array(whole), np.array(least)
+def weights_to_try(chosen: RerankWeights) -> list[RerankWeights]:
+    """Return a grid of weights around the chosen ones; a matcher has no weight of the weakest phrase."""
+    captions = [factor * chosen.caption for factor in (0.0, 0.5, 1.0, 1.5, 2.0)]
+    return [RerankWeights(*pair) for pair in product(captions, PHRASE_WEIGHTS if chosen.weakest_phrase else (0.0,))]
 
 
-def told(beams: Mapping[str, Beam], samples: Sequence[Sample], whole: float, least: float) -> str:
-    """CIDEr and BLEU-4 of the sentences that are taken, and how many of them name what is hardly found."""
-    taken = {image: one.best(whole, least) for image, one in beams.items()}
+def scores_of(beams: Mapping[str, ScoredBeam], samples: Sequence[Sample], weights: RerankWeights) -> str:
+    """Return CIDEr and BLEU-4 of the selected captions, and how many have a phrase that is hardly found."""
+    selected = {image: beam.best(weights) for image, beam in beams.items()}
     references = {sample.image_id: [caption.tokens for caption in sample.captions] for sample in samples}
-    hypotheses = {image: one.words[taken[image]] for image, one in beams.items()}
+    hypotheses = {image: beam.words[selected[image]] for image, beam in beams.items()}
     scores, _ = caption_scores(hypotheses, references, metrics=("CIDEr", "BLEU"))
     values = {score.name: score.value for score in scores}
-    rare = sum(one.least[taken[image]] < np.log(0.3) for image, one in beams.items())
-    return f"CIDEr {values['CIDEr']:.4f}, BLEU-4 {values['BLEU-4']:.4f}; {rare} name what has a chance below .3"
+    rare = sum(beam.weakest[selected[image]] < math.log(RARE) for image, beam in beams.items())
+    return f"CIDEr {values['CIDEr']:.4f}, BLEU-4 {values['BLEU-4']:.4f}; {rare} with a phrase below {RARE}"
 
 
-def test(captioner: Captioner, finder: PhraseGrounder, data: Path, store: Mapping[str, Regions]) -> None:
-    """The captioner alone, placed, judged, and both; each difference with its interval."""
-    reference = read_reference(data, "test")
+def compare_weights(models: Models, grounder: PhraseGrounder, samples: Sequence[Sample], store: FeatureStore) -> None:
+    """Print one line for each beam width and pair of weights, on the validation split."""
+    chosen = grounder.rerank_weights
+    if chosen is None:
+        raise SystemExit(f"{grounder.name} cannot rerank: it has no rerank weights.")
+    photos = SplitPhotos(samples, store)
+    print(f"{models.captioner.name} reranked by {grounder.name}: {len(photos)} validation photographs")
+    for width in WIDTHS:
+        beams = {image: score_beam(photo, models, grounder, width) for image, photo in photos.items()}
+        for weights in weights_to_try(chosen):
+            mark = " (chosen)" if weights == chosen else ""
+            line = f"beam {width:>2}, whole {weights.caption:4.1f}, least {weights.weakest_phrase:.1f}"
+            print(f"{line}: {scores_of(beams, samples, weights)}{mark}", flush=True)
 
-    def scored(captions: Mapping[str, GroundedCaption]) -> dict[str, Score]:
-        options = Options(metrics=("captions", "grounding"), missing="skip", quiet=True)
-        result = evaluate(Predictions(Path(captioner.name), "deixis", dict(captions)), reference, options)
-        return {score.name: score for score in result.scores if score.name in TOLD}
 
-    def placed(captions: Mapping[str, GroundedCaption]) -> dict[str, GroundedCaption]:
-        return {image: reground(finder, store[image], caption) for image, caption in captions.items()}
-
-    own = caption_images(captioner, reference.samples, store)
-    assist(captioner, finder)
-    judged_ = caption_images(captioner, reference.samples, store)
-    ways = {"alone": own, "placed": placed(own), "judged": judged_, "judged and placed": placed(judged_)}
-    scores = {way: scored(captions) for way, captions in ways.items()}
-    print(f"{len(own)} test photographs; {sum(own[i].words != judged_[i].words for i in own)} sentences are others")
-    for way, found in scores.items():
-        print(f"{way:18}", ", ".join(f"{name} {found[name].value:.4f}" for name in TOLD))
-    for a, b in (("placed", "alone"), ("judged", "alone"), ("judged and placed", "placed")):
+def compare_systems(models: Models, reference: Reference, photos: SplitPhotos) -> None:
+    """Print scores with and without reranking and placing, and differences with intervals, on the test split."""
+    captions: dict[str, dict[str, GroundedCaption]] = {}
+    scores: dict[str, dict[str, Score]] = {}
+    for name, options in SYSTEMS.items():
+        results = caption_stream(photos.values(), models, options)
+        captions[name] = {image: result.caption for image, result in zip(photos, results, strict=True)}
+        predictions = Predictions(Path(models.captioner.name), "deixis", captions[name])
+        found = evaluate(predictions, reference, Options(metrics=METRICS, missing="skip", quiet=True))
+        scores[name] = {score.name: score for score in found.scores if score.name in SHOWN}
+    changed = sum(captions["alone"][image].words != captions["reranked"][image].words for image in photos)
+    print(f"{len(photos)} test photographs; reranking changes {changed} sentences")
+    for name, found_scores in scores.items():
+        print(f"{name:19}", ", ".join(f"{score} {found_scores[score].value:.4f}" for score in SHOWN))
+    for a, b in (("placed", "alone"), ("reranked", "alone"), ("reranked and placed", "placed")):
         for one in paired_bootstrap(scores[b], scores[a]):
             low, high = one.difference_interval
             print(f"{a} against {b}: {one.name} {one.difference:+.4f} ({low:+.4f} to {high:+.4f}), p {one.p:.4f}")
+
+
+def main(
+    captioner: tyro.conf.Positional[str],
+    grounder: tyro.conf.Positional[str],
+    data: Path,
+    features: Path,
+    limit: int | None = None,
+) -> None:
+    """Print the comparisons of both splits.
+
+    Args:
+        captioner: a captioner, by name or folder.
+        grounder: a grounder that can rerank, by name or folder.
+        data: the data set.
+        features: features of its validation and test splits.
+        limit: use only this many photographs of each split.
+    """
+    torch.set_num_threads(1)
+    models, store = load_models(captioner, grounder, "cpu"), FeatureStore(features)
+    assert models.grounder is not None
+    compare_weights(models, models.grounder, read_reference(data, "val").samples[:limit], store)
+    reference = read_reference(data, "test")
+    compare_systems(models, reference, SplitPhotos(reference.samples[:limit], store))
 
 
 if __name__ == "__main__":

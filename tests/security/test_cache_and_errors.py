@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hostile import picture
 
-from conftest import picture
 from deixis import cli
 from deixis.cache import TextCache, cache_folder, clear_cache, make_cache_folder
 from deixis.errors import display_name, doing, safe_text
