@@ -259,7 +259,7 @@ def test_without_java_the_others_still_come(monkeypatch: pytest.MonkeyPatch, tmp
     assert [score.name for score in scores] == [
         *("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr", "CIDEr-D", "CIDEr-plain")
     ]
-    assert "no 'java' on the PATH" in absent["METEOR"]
+    assert "'java' is not on the PATH" in absent["METEOR"]
     assert "stanford-corenlp-3.6.0.jar" in absent["SPICE"]
     assert "--spice-jars" in absent["SPICE"]
 

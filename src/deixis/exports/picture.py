@@ -207,9 +207,9 @@ def head_nouns(pictures: Sequence[Picture], quiet: bool = False) -> dict[str, st
     words = {word.text for picture in pictures for caption in picture.captions for word in caption.word_groundings}
     texts = sorted({grounding.text for picture in pictures for grounding in picture.places()} | words)
     named = {}
-    for text, grammar in zip(texts, parse(texts, quiet=quiet), strict=True):
-        head = grammar.head(0, len(grammar))
-        named[text] = (text.strip() or "thing") if head is None else grammar.lemmas[head]
+    for text, parsed in zip(texts, parse(texts, quiet=quiet), strict=True):
+        head = parsed.head(0, len(parsed))
+        named[text] = (text.strip() or "thing") if head is None else parsed.lemmas[head]
     return named
 
 
