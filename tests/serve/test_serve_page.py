@@ -339,7 +339,7 @@ def test_errors_are_sentences(page: Page) -> None:
     expect(problem).to_be_hidden()
     page.route("**/v1/caption*", lambda route: route.abort())
     choose(page)
-    expect(problem).to_have_text("The server does not answer. Is it still running?")
+    expect(problem).to_have_text("The server does not respond. Check that it is running.")
 
 
 def test_a_busy_server_is_asked_again(page: Page) -> None:
