@@ -130,6 +130,7 @@ def test_a_folder_becomes_a_file_that_is_gone_on_with(
     assert out.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same(model: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     order = ["caption", str(photos), "--model", str(model), "--json", "--quiet", "--processes"]
     assert cli.run([*order, "1"]) == 0

@@ -266,6 +266,7 @@ def test_what_cannot_be_drawn_is_said(flickr, capsys, monkeypatch, tmp_path, opt
 # The real files -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_pack
 def test_the_pack_is_counted_in_full(capsys):
     report, talk = check(PACK, capsys)

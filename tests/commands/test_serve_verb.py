@@ -33,6 +33,7 @@ def grounder(tmp_path: Path) -> Path:
     return tmp_path / "grounder"
 
 
+@pytest.mark.slow
 def test_it_starts_answers_and_stops_on_a_signal(model: Path, grounder: Path, photos: Path) -> None:
     photo, kind = (photos / "0.png").read_bytes(), {"Content-Type": "image/png"}
     with TestClient(create_app(Engine([load_model(model), load_model(grounder)])), "http://localhost") as client:

@@ -226,14 +226,14 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
 ) -> None:
     names = (*WordPieces.specials, "[unused0]", "a", "##a", "d", "the", "president", "##og", "dog", "cat")
     pieces = WordPieces(names)
-    eyes = named_extractor("tiny", "grid")
+    extractor = named_extractor("tiny", "grid")
     network = AlbefNet(
         replace(small(16, 6), vocabulary=len(pieces), hidden=24, image_hidden=16, feed=16, image_feed=16)
     )
     run = tmp_path / "run"
     texts = {"recipe.json": json.dumps({"name": "r", "paper": "p", "seed": 0, "supervision": "captions"})}
     texts["metrics.json"] = json.dumps({"epoch": 1, "validation": {}})
-    grounder = AlbefGrounder(network, pieces, eyes.to_json(), "run")
+    grounder = AlbefGrounder(network, pieces, extractor.to_json(), "run")
     grounder.save_pretrained(run, texts)
     (run / "eval-test").mkdir()
     about = {"data": "flickr30k_entities", "reference": str(tmp_path)}

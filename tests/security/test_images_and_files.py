@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hostile import picture
 
-from conftest import picture
 from deixis import cli
 from deixis.errors import DeixisError
 from deixis.files import exclusive, open_regular, write_atomic

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+from hostile import picture
 from safetensors.torch import load_file, save_file
 
-from conftest import picture
 from deixis import cli
 from deixis.data import reading
 from deixis.data.reading import read_table

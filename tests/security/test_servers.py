@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from hostile import picture
 
-from conftest import picture
 from deixis.pipelines.models import load_model
 from deixis.serve.app import create_app as serve_app
 from deixis.serve.engine import Engine, Limits

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hostile import HOSTILE, World
 
-from conftest import HOSTILE, World
 from deixis import cli
 from deixis.errors import display_name
 

@@ -182,3 +182,34 @@ def test_words_stand_in_the_sentence_as_it_is_written() -> None:
     ]
     plain = GroundedCaption(words, caption="Anything else")
     assert draw.written_words(plain) == ["a", " man", " 's", " tv"]
+
+
+def test_a_phrase_of_several_words_is_one_span_with_one_label() -> None:
+    wall = Grounding("rock wall", (10, 10, 200, 200), 0.9, 1, 3)
+    made = GroundedCaption(("a", "rock", "wall", "stands"), (wall,), caption="A rock wall stands.")
+    assert [(span.text, span.colour) for span in draw.caption_spans(made)] == [
+        ("A", None),
+        ("rock wall", draw.colour(0)),
+        ("stands.", None),
+    ]
+    drawing = draw_caption(grey(), made)
+    assert len(chips(drawing)) == 2  # at the box and in the sentence
+    assert [item.text for item in drawing.items if isinstance(item, Words)].count("rock wall") == 2
+
+
+def test_a_note_stands_below_the_sentence() -> None:
+    without, with_note = draw_caption(grey(), caption()), draw_caption(grey(), caption(), note="Low confidence: why.")
+    assert with_note.height > without.height
+    note = next(item for item in with_note.items if isinstance(item, Words) and item.text.startswith("Low"))
+    assert without.height <= note.at[1] <= with_note.height
+
+
+def test_boxes_of_absent_phrases_are_dashed() -> None:
+    found = caption()
+    for absent in ((), found.groundings):
+        edge = [
+            item
+            for item in draw_caption(grey(), found, absent=absent).items
+            if isinstance(item, Rect) and item.stroke == draw.colour(0) and item.box == (10, 10, 200, 200)
+        ]
+        assert [item.dashed for item in edge] == [bool(absent)]
