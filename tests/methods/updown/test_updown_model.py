@@ -225,7 +225,7 @@ def test_regions_of_another_extractor_are_refused(captioner: Captioner) -> None:
     [
         ("config.json", None, "is not a model folder: it has no config.json"),
         ("config.json", "{", "cannot be read"),
-        ("config.json", '{"kind": "grounder", "format": 1}', "has a model of kind grounder, format 1; expected: captioner, format 1"),
+        ("config.json", '{"kind": "grounder", "format": 1}', "of kind grounder, format 1; expected: captioner"),
         ("weights.safetensors", None, "weights.safetensors"),
         ("weights.safetensors", "torn", "not a captioner"),
         ("vocabulary.json", None, "vocabulary.json"),
