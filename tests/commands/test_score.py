@@ -229,7 +229,7 @@ def test_predictions_of_another_split_are_left_out(tmp_path, flickr, run):
     answers = write_lines(tmp_path / "answers.jsonl", phrase_answers(("5", "6", "4")))
     code, document, _ = run(answers, "--reference", flickr, "--json")
     assert code == 0
-    assert document["notes"] == ["6 predictions for images of other splits were left out"]
+    assert document["notes"] == ["6 predictions for images of other splits were skipped"]
 
 
 def grounded(image, words, places):

@@ -51,7 +51,7 @@ def write_evaluation(
     for name, records in (("captions.jsonl", captions), ("phrases.jsonl", phrases)):
         if records:
             write_atomic(folder / name, "".join(json.dumps(record) + "\n" for record in records))
-    classes = [[each.name, each.trained, each.asked, each.right] for each in evaluation.classes]
+    classes = [[each.name, each.trained, each.count, each.right] for each in evaluation.classes]
     save_scores(folder / "scores.json", evaluation.scores, {**about, "classes": classes})
 
 
