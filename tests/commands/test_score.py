@@ -214,7 +214,7 @@ def test_a_mention_can_be_named(tmp_path, flickr, run):
         (phrase_answers(("5", "7")), "image '7' is not in the reference"),
         ([*phrase_answers(), {**phrase_answers()[0], "phrase": "a cat"}], "the phrase 'a cat' of image 5 is not in"),
         ([*phrase_answers(), phrase_answers()[0]], "'A man' is there twice"),
-        ([{**phrase_answers()[0], "box": [0, 0, 400, 80]}], "lies outside the image of 100 x 80 pixels"),
+        ([{**phrase_answers()[0], "box": [0, 0, 400, 80]}], "is outside the image of 100 x 80 pixels"),
         ([{**phrase_answers()[0], "box": [0, 0, float("nan"), 80]}], "not finite"),
     ],
 )
@@ -392,7 +392,7 @@ def test_wrong_wishes(tmp_path, flickr, run):
     for extra, message in (
         (["--metrics", "F2"], "there is no metric 'F2'; choose groups (captions, grounding"),
         (["--metrics", "F1_all"], "holds phrases, not captions; --metrics phrases scores them"),
-        (["--metrics", "recall_at_5"], "'recall_at_5' does not come out of these predictions; there is accuracy"),
+        (["--metrics", "recall_at_5"], "'recall_at_5' does not come out of these predictions. Available: accuracy"),
         (["--metrics", "BLEU"], "caption metrics need captions"),
         (["--split", "dev"], "dev.txt does not exist"),
         (["--split-file", "x"], "is a data set and has its own splits"),

@@ -117,9 +117,9 @@ def test_what_cannot_be_compared_is_named() -> None:
     with pytest.raises(DeixisError, match=r"m: the signatures differ: A has s, B has iou:\.5"):
         paired_bootstrap(a, other_way)
     fewer = {"m": mean_score("m", b["m"].ids[2:], b["m"].items[2:], "s")}
-    with pytest.raises(DeixisError, match="m: only A has scores for 0, 1. Score"):
+    with pytest.raises(DeixisError, match=r"m: only A has scores for 0, 1. Score"):
         paired_bootstrap(a, fewer)
-    with pytest.raises(DeixisError, match="m: only B has scores for 0, 1. Score"):
+    with pytest.raises(DeixisError, match=r"m: only B has scores for 0, 1. Score"):
         paired_bootstrap(fewer, b)
     empty = {"m": make_score("m", [], [], np.zeros((0, 2)), "mean", signature())}
     with pytest.raises(DeixisError, match="no items"):

@@ -234,9 +234,9 @@ def test_refusals():
         match_words({"a": [Sentence((), ("man",))]}, some)
     with pytest.raises(DeixisError, match="Image a has 2 generated captions"):
         match_words(some, {"a": some["a"] * 2})
-    with pytest.raises(DeixisError, match="image a has 2 grounded sentences where the reference has 1"):
+    with pytest.raises(DeixisError, match="Image a has 2 grounded sentences, but the reference has 1"):
         word_accuracy(some, {"a": some["a"] * 2})
-    with pytest.raises(ValueError, match="2 boxes and 1 frames"):
+    with pytest.raises(ValueError, match="2 boxes, but 1 frames"):
         ObjectWord("man", 0, (LEFT, RIGHT), (1,))
 
 

@@ -18,11 +18,11 @@ from deixis.metrics.phrases import (
     REFER,
     PhraseReference,
     Protocol,
-    predicted_points,
     baselines,
     overlaps,
     phrase_scores,
     pointing,
+    predicted_points,
     recall,
 )
 from deixis.metrics.score import RULES
@@ -221,7 +221,7 @@ def test_refusals():
         phrase_scores([], {})
     with pytest.raises(ValueError, match="same id"):
         phrase_scores([reference("a", TWO), reference("a", TWO)], {})
-    with pytest.raises(ValueError, match="expected boxes \[M, 4\], got"):
+    with pytest.raises(ValueError, match=r"expected boxes \[M, 4\], got"):
         reference("a", [])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deixis.data import Skipped
 from deixis.errors import DeixisError
-from deixis.exports import look_up, read
+from deixis.exports import add_files, read
 from deixis.exports.picture import Picture
 from deixis.images import image_size
 from deixis.photographs import Photographs
@@ -36,7 +36,7 @@ def match_predictions(a: Path, b: Path, images: Path, quiet: bool = False) -> Ma
     """
     skipped: list[Skipped] = []
     folder = Photographs(images)
-    of_a, of_b = (look_up(read(path, skipped), folder, skipped) for path in (a, b))
+    of_a, of_b = (add_files(read(path, skipped), folder, skipped) for path in (a, b))
     pairs, photographs = _with_photographs(match_pairs(of_a, of_b, quiet), images, skipped)
     models = _model(of_a), _model(of_b)
     names = models if all(models) and models[0] != models[1] else (str(a), str(b))

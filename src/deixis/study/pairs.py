@@ -30,7 +30,7 @@ def match_pairs(a: Sequence[Picture], b: Sequence[Picture], quiet: bool = False)
 
     Captions of the same words are matched place by place. Others are matched by the lemmas of the head nouns, the
     first "dog" of one caption with the first of the other. Answers to phrases are matched by the phrase, and by the
-    mention where they tell it. Pictures need ``file`` and ``size`` (see :func:`deixis.exports.look_up`); those without
+    mention where they tell it. Pictures need ``file`` and ``size`` (see :func:`deixis.exports.add_files`); those without
     are passed over.
     """
     nouns = head_nouns([*a, *b], quiet)
