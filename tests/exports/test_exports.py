@@ -406,7 +406,7 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path):
     told = "\n".join(map(str, skipped))
     assert "'dog': the box from (200, 0) to (210, 10) is empty or outside the image" in told
     assert "Set --image" in told
-    assert "beach.jpg has 99 x 80 pixels here and 100 x 80 before" in told
+    assert "beach.jpg has size 99 x 80 here, but 100 x 80 in an earlier record" in told
 
 
 def test_records_without_an_image_are_of_the_one_that_is_named(tmp_path):

@@ -368,7 +368,7 @@ def test_gvd_reference_faults(tmp_path):
         gvd(tmp_path, [{"image_id": 1, "captions": [{k: v for k, v in GVD_CAPTION.items() if k != "tokens"}]}])
     with pytest.raises(DeixisError, match="invalid GVD annotation"):
         gvd(tmp_path, [{"image_id": 1, "captions": [{**GVD_CAPTION, "process_bnd_box": []}]}])
-    with pytest.raises(DeixisError, match="is not a reference of GVD"):
+    with pytest.raises(DeixisError, match="is not a GVD reference file"):
         gvd(tmp_path, [])
     with pytest.raises(DeixisError, match="is not a split file"):
         gvd(tmp_path, good, ["1"])

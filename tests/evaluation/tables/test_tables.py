@@ -249,7 +249,7 @@ class Hollow(Runner):
 
     def train(self, run: Run) -> None:
         self.model(run).mkdir(exist_ok=True)
-        asked = self.experiment.asked(run)
+        asked = self.experiment.settings(run)
         write_json(self.model(run) / "table.json", {"asked": asked, "seconds": 0, "finished": True})
 
     def keep(self, run: Run) -> None:
@@ -271,7 +271,7 @@ def keep_by_hand(
     values |= {score.signature: {score.name: score.value} for score in made}
     fields: dict[str, Any] = {
         "run": run.name,
-        "asked": experiment.asked(run),
+        "asked": experiment.settings(run),
         "supervision": "photographs with captions, no boxes",
         "extractor": "eyes",
         "proposals": "none",
@@ -585,7 +585,7 @@ def test_a_grounder_has_the_features_of_the_captioner(tmp_path: Path) -> None:
 def test_a_setting_that_a_kept_run_does_not_have_must_be_empty(tmp_path: Path) -> None:
     experiment = described(tmp_path / "toy")
     run = Run(experiment.rows["plain-vote"], 0)
-    asked = experiment.asked(run)
+    asked = experiment.settings(run)
     del asked["grounder"]
     keep_by_hand(experiment, run, {"CIDEr": [0.0]}, asked=asked)
     assert run.name in read_kept(experiment)
@@ -601,7 +601,7 @@ def test_a_model_that_started_from_another_seed_is_another_model(tmp_path: Path)
     one = described(
         tmp_path / "toy", text.replace('seeds = [0, 1]\nplace = "attention"', 'seeds = [0]\nplace = "attention"')
     )
-    assert one.asked(Run(one.rows["plain-found"], 1))["grounder"] == "matcher-0"
+    assert one.settings(Run(one.rows["plain-found"], 1))["grounder"] == "matcher-0"
     several = described(tmp_path / "toy", text)
     keep_by_hand(one, Run(one.rows["taught"], 0), {"CIDEr": [0.0]})
     assert list(read_kept(several)) == ["taught-0"]
