@@ -54,8 +54,8 @@ def predictions(folder, name, model, sentence="a dog", size=(60, 40)):
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"sentence": "a cat"}, "no word that both have a box for"),
-        ({"size": (40, 60)}, "1.jpg has 60 x 40 pixels, not 40 x 60"),
+        ({"sentence": "a cat"}, "no common word with boxes"),
+        ({"size": (40, 60)}, "1.jpg has 60 x 40 pixels. Expected 40 x 60"),
     ],
 )
 def test_predictions_that_do_not_belong_together(tmp_path, capsys, more, reason):

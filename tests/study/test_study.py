@@ -66,7 +66,7 @@ def test_only_photographs_that_both_speak_of_and_that_are_there():
     assert match_pairs([replace(picture(said), size=None)], [picture(said)]) == []
 
 
-# The database -----------------------------------------------------------------------------------------------------------
+# The database ---------------------------------------------------------------------------------------------------------
 
 
 def pairs(images=10, words=3):
@@ -138,7 +138,7 @@ def test_a_study_is_gone_on_with(tmp_path, database):
     assert again.status(rater) == before
     assert (before.done, before.total) == (1, 12)
     for plan, other in ((replace(database.plan, seed=1), pairs()), (database.plan, pairs(words=2))):
-        with pytest.raises(DeixisError, match="choose another --out"):
+        with pytest.raises(DeixisError, match="Choose another --out"):
             StudyDatabase.create_or_open(database.path, plan, other)
     assert again.status(rater) == before
 
@@ -185,7 +185,7 @@ def test_nobody_rates_what_is_not_theirs(database):
 
 @pytest.mark.parametrize("name", ["", "  ", "\0"])
 def test_a_name_is_needed(database, name):
-    with pytest.raises(DeixisError, match="a name"):
+    with pytest.raises(DeixisError, match="The name is empty or has invalid characters"):
         database.enter(name)
 
 
@@ -207,7 +207,7 @@ def test_what_is_no_study(tmp_path):
     (tmp_path / "text.sqlite").write_text("not a data base, but long enough to be looked at as one" * 9)
     with pytest.raises(DeixisError, match="is not a study"):
         StudyDatabase(tmp_path / "text.sqlite")
-    with pytest.raises(DeixisError, match="no word that both"):
+    with pytest.raises(DeixisError, match="no common word with boxes"):
         StudyDatabase.create_or_open(tmp_path / "new.sqlite", Plan(), [])
     assert not (tmp_path / "new.sqlite").exists()
 

@@ -72,8 +72,8 @@ def site(tmp_path):
 
 
 def test_a_rater_goes_through_a_study(site):
-    status, status = site.json("/v1/raters", {"name": "Ann"})
-    assert status == 200
+    code, status = site.json("/v1/raters", {"name": "Ann"})
+    assert code == 200
     assert (status["done"], status["total"], status["more"]) == (0, 2, True)
     assert set(status["turn"]) == {"item", "word", "width", "height", "left", "right"}  # not whose box is whose
     rater, item = status["rater"], status["turn"]["item"]
@@ -130,7 +130,7 @@ def test_a_photograph_that_has_gone_is_told(site):
     (site.database.path.parent / "1.jpg").unlink()
     status, told = site.json("/v1/photographs/1")
     assert status == 404
-    assert "cannot be read any more" in told["detail"]
+    assert "The photograph cannot be read" in told["detail"]
 
 
 def test_the_page_loads_nothing_from_elsewhere(site):
@@ -174,7 +174,7 @@ def test_a_rater_at_the_keyboard(site):
         page.click('figure[data-side="left"]')
         expect(page.locator("#count")).to_have_text("4 of 4")
         page.keyboard.press("ArrowDown")
-        expect(page.locator("#summary")).to_contain_text("no photographs left")
+        expect(page.locator("#summary")).to_contain_text("All photographs are rated")
         expect(page.locator("#more")).to_be_hidden()
         browser.close()
     assert trouble == []

@@ -98,7 +98,9 @@ def evaluate_grounder(
     if predictions.phrases:
         result = evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
     elif not isinstance(grounder, ScanGrounder):
-        raise DeixisError(f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split.")
+        raise DeixisError(
+            f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."
+        )
     if isinstance(grounder, ScanGrounder):
         result = replace(result, scores=(*result.scores, *retrieve(grounder, reference, photos)))
     return predictions, result

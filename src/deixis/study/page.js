@@ -41,7 +41,7 @@ async function show() {
   open(turn ? 'rating' : 'done');
   if (!turn) {
     $('summary').textContent = `You have rated ${total} ${total === 1 ? 'word' : 'words'}. ` +
-      (more ? 'You can stop savedName, or rate more photographs.' : 'All photographs are rated.');
+      (more ? 'You can stop here, or rate more photographs.' : 'All photographs are rated.');
     $('more').hidden = !more;
     $('done').querySelector('h1').focus();
     return;

@@ -323,7 +323,7 @@ def test_a_run_that_lacks_a_score_is_skipped_until_the_next_time(tmp_path: Path)
                 raise MissingScore("no Java")
             super().keep(run)
 
-    runner = hollow(tmp_path, Once, say=said.append)
+    runner = hollow(tmp_path, Once, message=said.append)
     everything = {run.name for run in runner.experiment.runs()}
     runner.run_all(runner.experiment.runs())
     assert said == ["no Java"]
