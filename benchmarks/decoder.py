@@ -1,4 +1,4 @@
-"""The captioner's hot paths: one training iteration, one cyclical iteration, greedy decoding of a batch.
+"""Time of the captioner: one training iteration, one cyclical iteration, greedy decoding of a batch.
 
 Run alone on the machine: python benchmarks/decoder.py [--threads 2]
 Times are medians; FLOP are those of the matrix products (backward counted as twice the forward), and the share is
@@ -64,42 +64,47 @@ def tell(name: str, time: float, work: float, rate: float, note: str = "") -> No
     print(f"{name:<58}{time * 1e3:9.0f} ms {work / 1e9:9.1f} GFLOP {share:6.0%} of GEMM {note}", flush=True)
 
 
-def case(name: str) -> None:
-    """One line of the table, in a process of its own so that its peak memory is its own."""
+def case(name: str, scale: int = 1) -> None:
+    """Print one line of the table; each has its own process, for its own peak memory. ``scale`` divides all sizes."""
     before = peak_memory()
-    small = {"words": 512, "hidden": 512, "attention": 512, "features": 2048, "vocabulary": 7000}
+    small = scaled(scale, words=512, hidden=512, attention=512, features=2048, vocabulary=7000)
     if name.startswith("train"):
         _, branches, precision = name.split("-")
         bf16 = precision == "bf16"
         decoder = Decoder(DecoderConfig(**small, branches=int(branches)))
         optimiser = torch.optim.Adam(decoder.parameters(), fused=True)
-        data = batch(13, 5, 16, 36, 2048, 7000)
+        data = batch(13, 5, 16, 36, small["features"], small["vocabulary"])
         work = 3 * flops(decoder.config, 13, 36, 65, 16, int(branches))
         time = seconds(lambda: iteration(decoder, optimiser, data, bf16))
         rate = gemm_rate(torch.bfloat16 if bf16 else torch.float32)
         title = f"training, 65 captions of 13 images, K = {branches}, {precision}"
     elif name == "cyclical":
-        sizes = {"words": 512, "hidden": 1024, "attention": 512, "features": 2048, "vocabulary": 8639}
+        sizes = scaled(scale, words=512, hidden=1024, attention=512, features=2048, vocabulary=8639)
         decoder = Decoder(DecoderConfig(**sizes))
         localizer = Localizer(decoder, CycleConfig())
         optimiser = torch.optim.Adam([*decoder.parameters(), *localizer.parameters()], fused=True)
-        data = batch(32, 1, 16, 100, 2048, 8639)
+        data = batch(32, 1, 16, 100, sizes["features"], sizes["vocabulary"])
         work = 3 * 2 * flops(decoder.config, 32, 100, 32, 16, 1)
         time = seconds(lambda: cyclical(decoder, localizer, optimiser, data), repeats=3, warm=1)
         rate = gemm_rate()
         title = "cyclical, 32 captions, 100 regions, hidden 1024"
     else:
         decoder = Decoder(DecoderConfig(**small)).eval()
-        features, mask, _ = batch(100, 1, 1, 36, 2048, 7000)
-        generation = GenerationConfig(max_words=16, min_words=16)  # no end: every sentence takes all steps
+        features, mask, _ = batch(100, 1, 1, 36, small["features"], small["vocabulary"])
+        config = GenerationConfig(max_words=16, min_words=16)  # every sentence takes all steps
         work = flops(decoder.config, 100, 36, 100, 16, 1)
 
         @torch.no_grad()
         def run() -> None:
-            greedy(decoder, decoder.encode(features, mask), generation)
+            greedy(decoder, decoder.encode(features, mask), config)
 
         time, rate, title = seconds(run), gemm_rate(), "greedy, 100 images, 16 words"
     tell(title, time, work, rate, f"+{(peak_memory() - before) / 2**20:,.0f} MB")
+
+
+def scaled(scale: int, **sizes: int) -> dict[str, int]:
+    """Return sizes divided by ``scale``."""
+    return {name: size // scale for name, size in sizes.items()}
 
 
 CASES = ("train-1-fp32", "train-1-bf16", "train-4-fp32", "train-4-bf16", "cyclical", "greedy")
@@ -109,15 +114,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--case", choices=CASES)
+    options.add_argument("--scale", type=int, default=1, help="divide all sizes of the networks by this")
     chosen = options.parse_args()
     torch.set_num_threads(chosen.threads)
     if chosen.case:
-        case(chosen.case)
+        case(chosen.case, chosen.scale)
         return
     print(f"{chosen.threads} threads; GEMM {gemm_rate() / 1e9:.0f} GFLOP/s fp32, ", end="")
     print(f"{gemm_rate(torch.bfloat16) / 1e9:.0f} GFLOP/s bf16", flush=True)
     for name in CASES:
-        subprocess.run([sys.executable, __file__, "--case", name, "--threads", str(chosen.threads)], check=True)
+        more = ["--threads", str(chosen.threads), "--scale", str(chosen.scale)]
+        subprocess.run([sys.executable, __file__, "--case", name, *more], check=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Run alone on the machine: python benchmarks/refiner.py [--threads 2]
 Times are medians. The training iteration is the whole of ReIR (reconstruction at both stages, ranking over all pairs,
 self-taught regression, relations, Adam) for 10 sentences with 4 phrases each and 50 boxes an image. The share is
 against a large matrix product measured in this run. Latency is per photograph: regions alone (proposals and backbone),
-then phrases whose vectors of meaning are known, then phrases that nobody has asked for before.
+then phrases whose parses and vectors are cached, then new phrases.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from machine import gemm_rate, peak_memory, seconds
 
 from deixis.data.scenes import make_scene
 from deixis.language.descriptions import Description
+from deixis.language.queries import phrase_queries
 from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
@@ -71,11 +73,12 @@ def flops(c: ReirConfig) -> float:
     return 2.0 * (read + see + match + graph + spoken)
 
 
-def training(name: str) -> None:
-    """One line for an iteration at the sizes of a recipe."""
+def training(name: str, scale: int = 1) -> None:
+    """Print one line for an iteration at the sizes of a recipe; ``scale`` divides the sizes of the network."""
     before = peak_memory()
     recipe = replace(REIR_RECIPES[name], self_taught=replace(REIR_RECIPES[name].self_taught, warmup=0.0))
-    config = replace(recipe.model, vocabulary=len(VOCABULARY), features=2048)
+    sizes = {name: getattr(recipe.model, name) // scale for name in ("words", "width", "hidden")}
+    config = replace(recipe.model, **sizes, vocabulary=len(VOCABULARY), features=2048 // scale)
     network = Network(recipe, config, [1])
     optimiser = torch.optim.Adam(network.parameters(), fused=True)
     data = batch(config.features)
@@ -98,23 +101,25 @@ def training(name: str) -> None:
     )
 
 
-def latency() -> None:
-    """Looking at a photograph, then grounding phrases in it."""
-    eyes = default_extractor()
+def latency(counts: tuple[int, ...] = (1, 10, 50)) -> None:
+    """Extract the regions of a photograph, then ground different numbers of phrases in it."""
+    extractor = default_extractor()
     image = make_scene(0, 0, size=320).open()
-    regions = eyes.extract(image)
-    print(
-        f"{'regions of a photograph of 320 pixels':<66}{seconds(lambda: eyes.extract(image)) * 1e3:8.0f} ms", flush=True
-    )
-    extractor = eyes.to_json()
+    regions = extractor.extract(image)
+    time = seconds(lambda: extractor.extract(image))
+    print(f"{'regions of a photograph of 320 pixels':<66}{time * 1e3:8.0f} ms", flush=True)
     config = replace(REIR_RECIPES["reir-small"].model, vocabulary=len(VOCABULARY), features=regions.features.shape[1])
-    grounder = ReirGrounder(ReirNet(config), VOCABULARY, extractor, "benchmark")
-    grounder.ground(regions, ["anything"])  # loads the encoder, and the vectors of the class names
-    for count in (1, 10, 50):
+    grounder = ReirGrounder(ReirNet(config), VOCABULARY, extractor.to_json(), "benchmark")
+
+    def ground(phrases: Iterable[str]) -> None:
+        grounder.ground(regions, phrase_queries(list(phrases)))
+
+    ground(["anything"])  # loads the parser, the text encoder and the vectors of the class names
+    for count in counts:
         fresh = (f"a thing number {i}" for i in itertools.count(1000 * count))
         known = [f"a dog number {i}" for i in range(count)]
-        new = seconds(lambda n=count, f=fresh: grounder.ground(regions, list(itertools.islice(f, n))))
-        old = seconds(lambda k=known: grounder.ground(regions, k))
+        new = seconds(lambda n=count, f=fresh: ground(itertools.islice(f, n)))
+        old = seconds(lambda k=known: ground(k))
         title = f"grounding {count} phrase{'s' if count > 1 else ''}, reir-small, {len(regions)} regions"
         print(f"{title:<66}{old * 1e3:8.1f} ms known, {new * 1e3:8.1f} ms new", flush=True)
 
@@ -127,19 +132,21 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--case", choices=CASES)
+    options.add_argument("--scale", type=int, default=1, help="divide the sizes of the trained networks by this")
     chosen = options.parse_args()
     torch.set_num_threads(chosen.threads)
     if chosen.case == "latency":
         with tempfile.TemporaryDirectory() as folder:
-            os.environ["DEIXIS_CACHE"] = folder  # phrases that nobody has asked for stay so in the next run
+            os.environ["DEIXIS_CACHE"] = folder  # new phrases are new in the next run too
             latency()
         return
     if chosen.case:
-        training(chosen.case)
+        training(chosen.case, chosen.scale)
         return
     print(f"{chosen.threads} threads; GEMM {gemm_rate() / 1e9:.0f} GFLOP/s", flush=True)
     for name in CASES:
-        subprocess.run([sys.executable, __file__, "--case", name, "--threads", str(chosen.threads)], check=True)
+        more = ["--threads", str(chosen.threads), "--scale", str(chosen.scale)]
+        subprocess.run([sys.executable, __file__, "--case", name, *more], check=True)
 
 
 if __name__ == "__main__":

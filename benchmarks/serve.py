@@ -30,19 +30,20 @@ import torch
 from PIL import Image
 
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.updown.model import Captioner, Style
+from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.vision.extractor import named_extractor
 
 
 def tiny_captioner(folder: Path) -> None:
     torch.manual_seed(0)
-    eyes = named_extractor("tiny", "grid")
-    width = eyes.extract(np.zeros((48, 64, 3), dtype=np.uint8)).features.shape[1]
+    extractor = named_extractor("tiny", "grid")
+    width = extractor.extract(np.zeros((48, 64, 3), dtype=np.uint8)).features.shape[1]
     vocabulary = Vocabulary.build([["a", "dog", "runs", "after", "red", "ball"]], minimum=1)
     decoder = Decoder(DecoderConfig(len(vocabulary), width, words=32, hidden=64, attention=32, branches=2))
-    extractor = eyes.to_json()
-    Captioner(decoder, vocabulary, extractor, "tiny", Style(max_words=10, min_words=10)).save_pretrained(folder)
+    generation = GenerationConfig(max_words=10, min_words=10)
+    Captioner(decoder, vocabulary, extractor.to_json(), "tiny", generation).save_pretrained(folder)
 
 
 def noise(count: int) -> list[bytes]:

@@ -33,7 +33,7 @@ from deixis import boxes as geometry
 from deixis.images import load_image
 from deixis.types import Regions
 from deixis.vision.bulk import Job, Workers
-from deixis.vision.extractor import Extractor, in_cells, named_extractor, resized
+from deixis.vision.extractor import RegionExtractor, in_cells, named_extractor, resized
 from deixis.vision.fill import find_jobs
 from deixis.vision.roi import roi_align, roi_mean
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
@@ -47,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a data set or a folder of images")
     parser.add_argument("--images", type=int, default=60)
+    parser.add_argument("--backbone", default="efficientnet-lite2")
     parser.add_argument("--proposals", default="selective-search")
     parser.add_argument("--boxes", type=int, default=100)
     parser.add_argument("--json", action="store_true")
@@ -56,14 +57,14 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="deixis-vision-"))
     try:
         jobs = spread(find_jobs(options.data), options.images) if options.data else made_jobs(folder, options.images)
-        make = partial(named_extractor, "efficientnet-lite2", options.proposals, options.boxes)
+        make = partial(named_extractor, options.backbone, options.proposals, options.boxes)
         found = measure(jobs, make, folder)
     finally:
         shutil.rmtree(folder)
     print(json.dumps(found, indent=2) if options.json else table(found))
 
 
-def measure(jobs: list[Job], make: Callable[[], Extractor], folder: Path) -> dict[str, float]:
+def measure(jobs: list[Job], make: Callable[[], RegionExtractor], folder: Path) -> dict[str, float]:
     """Every figure by its name; the unit is in the name."""
     extractor = make()
     stages, flops, regions = by_stage(extractor, jobs)
@@ -84,7 +85,7 @@ def measure(jobs: list[Job], make: Callable[[], Extractor], folder: Path) -> dic
     return found
 
 
-def by_stage(extractor: Extractor, jobs: list[Job]) -> tuple[dict[str, float], float, list[Regions]]:
+def by_stage(extractor: RegionExtractor, jobs: list[Job]) -> tuple[dict[str, float], float, list[Regions]]:
     """Mean CPU seconds of each stage, mean floating point operations of the backbone, and the regions."""
     stages: dict[str, float] = defaultdict(float)
     flops, regions = 0.0, []
@@ -125,7 +126,7 @@ def gemm_rate(side: int = 1024) -> float:
     return 2 * side**3 / fastest(lambda: a @ b, 20)
 
 
-def pooling_ratio(extractor: Extractor, job: Job) -> float:
+def pooling_ratio(extractor: RegionExtractor, job: Job) -> float:
     """The same means of 100 boxes both ways."""
     image = load_image(job.paths[0])
     size = extractor.backbone.input_size(*image.size)
@@ -136,7 +137,7 @@ def pooling_ratio(extractor: Extractor, job: Job) -> float:
     return fastest(lambda: roi_align(values, boxes, 1, 14), 3) / fastest(lambda: roi_mean(values, boxes), 10)
 
 
-def throughput(make: Callable[[], Extractor], jobs: list[Job], processes: int) -> tuple[float, float]:
+def throughput(make: Callable[[], RegionExtractor], jobs: list[Job], processes: int) -> tuple[float, float]:
     """Images a second, from the first job to the last answer, and the peak memory of the workers in bytes.
 
     The workers have started and warmed up before.
@@ -158,7 +159,7 @@ def peak_memory(pid: int | None) -> float:
     return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-def storage(regions: list[Regions], extractor: Extractor, folder: Path, images: int = 512) -> dict[str, float]:
+def storage(regions: list[Regions], extractor: RegionExtractor, folder: Path, images: int = 512) -> dict[str, float]:
     """Writing and random reading of a store that is in the page cache."""
     contents = Contents(extractor.name, extractor.description)
     start = time.process_time()

@@ -11,9 +11,8 @@ from PIL import Image
 
 from deixis.language.vocabulary import Vocabulary
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.albef.network import AlbefNet
+from deixis.methods.albef.network import AlbefConfig, AlbefNet
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.updown.decode import GenerationConfig

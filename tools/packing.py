@@ -2,17 +2,18 @@
 
     python tools/packing.py DATA STORE RUN [RUN ...]
 
-Each RUN is a captioner or a fusion model, and is packed as by ``ship.py``.
+Each RUN is the folder of a captioner or a fusion model, and is packed as by ``ship.py``. The output is kept in
+experiments/flickr8k-entities/packing.txt.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+import tyro
 from ship import shorten
 
 from deixis.data import load
@@ -29,9 +30,8 @@ from deixis.vision.store import FeatureStore
 SHOWN = ("CIDEr", "accuracy", "mean_iou", "pointing")
 
 
-def answers(folder: Path, reference: Reference, store: FeatureStore) -> tuple[Predictions, Evaluation]:
+def answers(folder: Path, reference: Reference, photos: SplitPhotos) -> tuple[Predictions, Evaluation]:
     """Caption the validation photographs, or ground their phrases."""
-    photos = SplitPhotos(reference.samples, store)
     if not is_captioner(folder):
         return evaluate_grounder(load_grounder(folder), reference, photos)
     found = evaluate_captions(Models(load_captioner(folder)), reference, photos, CaptionOptions(checks=()))
@@ -39,10 +39,10 @@ def answers(folder: Path, reference: Reference, store: FeatureStore) -> tuple[Pr
 
 
 def print_line(
-    name: str, folder: Path, reference: Reference, store: FeatureStore, before: Predictions | None
+    name: str, folder: Path, reference: Reference, photos: SplitPhotos, before: Predictions | None
 ) -> Predictions:
     """Print scores, size and differences of one model; return its predictions."""
-    found, evaluation = answers(folder, reference, store)
+    found, evaluation = answers(folder, reference, photos)
     line = ", ".join(f"{score.name} {100 * score.value:.2f}" for score in evaluation.scores if score.name in SHOWN)
     size = (folder / "weights.safetensors").stat().st_size
     print(f"{name:28} {size:>11,} bytes: {line}{'' if before is None else '; ' + same(before, found)}", flush=True)
@@ -62,26 +62,37 @@ def same(before: Predictions, after: Predictions) -> str:
     )
 
 
-def main(data: Path, store: FeatureStore, runs: list[Path]) -> None:
-    """Print lines for the model, and packed in half precision, as bytes, and as bytes with fewer word pieces."""
+def main(
+    data: tyro.conf.Positional[Path],
+    store: tyro.conf.Positional[Path],
+    runs: tyro.conf.Positional[tuple[Path, ...]],
+    limit: int | None = None,
+) -> None:
+    """Print lines for the model, and packed in half precision, as bytes, and as bytes with fewer word pieces.
+
+    Args:
+        data: the data set.
+        store: features of its validation split; with grids for a fusion model.
+        runs: folders of trained models.
+        limit: use only this many photographs.
+    """
     torch.set_num_threads(1)
     reference = read_reference(data, "val")
+    photos = SplitPhotos(reference.samples[:limit], FeatureStore(store))
     precisions: tuple[Precision, ...] = ("half", "int8")
     for run in runs:
-        before = print_line(run.name, run, reference, store, None)
+        before = print_line(run.name, run, reference, photos, None)
         with TemporaryDirectory() as place:
             for precision in precisions:
                 packed = Path(place) / precision
                 pack_model(run, packed, precision, {}, precision)
-                print_line(f"{run.name}, {precision}", packed, reference, store, before)
+                print_line(f"{run.name}, {precision}", packed, reference, photos, before)
             if not before.captions:
                 few, packed = Path(place) / "few", Path(place) / "packed"
                 shorten(run, load(data, "train"), few)
                 pack_model(few, packed, "few", {}, "int8")
-                print_line(f"{run.name}, int8, fewer pieces", packed, reference, store, before)
+                print_line(f"{run.name}, int8, fewer pieces", packed, reference, photos, before)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]), FeatureStore(Path(sys.argv[2])), [Path(run) for run in sys.argv[3:]])
+    tyro.cli(main)

@@ -37,32 +37,32 @@ PRECISIONS: dict[Precision, str] = {
 }
 
 PURPOSE = {
-    "captioner": "Photographs in, a sentence out in which every noun points at its place.",
-    "matcher": "A photograph and phrases in, the place of each phrase out; photographs can be ranked for a sentence.",
-    "grounder": "A photograph and phrases in, the place of each phrase out.",
-    "fusion": "A photograph and phrases in, a heat map of each phrase out, and whether it is there.",
+    "captioner": "Captioner: writes a sentence about a photograph, with a box for each noun phrase.",
+    "matcher": "Phrase grounder: finds phrases in a photograph. It can also rank photographs for a sentence.",
+    "grounder": "Phrase grounder: finds phrases in a photograph.",
+    "fusion": "Phrase grounder: gives a heat map, a box and the probability of presence of each phrase.",
 }
 
 ALONE = """\
-These are the captioner's own. A finder beside it (`--finder`) has a say in its sentences and places their nouns;
-`docs/results.md` tells what that is worth."""
+These are the scores of the captioner alone. A grounder (`--grounder`) reranks its sentences and grounds their noun
+phrases; `docs/results.md` has the scores of both together."""
 
 HEADLINE = {
     "CIDEr": "CIDEr-D of the captions, against five references",
     "BLEU-4": "BLEU-4",
     "METEOR": "METEOR 1.5",
-    "F1_all": "F1 of object words that are right in word and box, mean over classes",
-    "F1_loc": "F1 of the boxes of object words that are right, mean over classes",
+    "F1_all": "F1 of object words with a correct class and a correct box, mean over classes",
+    "F1_loc": "F1 of the boxes of object words with a correct class, mean over classes",
     "F1_all_per_sent": "the same as F1_all, mean over sentences",
     "F1_loc_per_sent": "the same as F1_loc, mean over sentences",
-    "attention_accuracy": "object words of the true captions whose box is right, mean over classes",
-    "accuracy": "phrases of the true captions whose box is right (IoU of at least .5)",
+    "attention_accuracy": "object words of the true captions with a correct box, mean over classes",
+    "accuracy": "phrases of the true captions with a correct box (IoU of at least .5)",
     "mean_iou": "mean IoU of those boxes",
-    "pointing": "phrases whose point lies in a true box",
-    "baseline_whole_image": "for comparison: accuracy of always answering the whole image",
-    "baseline_image_centre": "for comparison: pointing of always answering the image's centre",
-    "i2t_R@1": "true captions found first for an image",
-    "t2i_R@1": "true image found first for a caption",
+    "pointing": "phrases whose point is inside a true box",
+    "baseline_whole_image": "baseline: accuracy of the whole image as box",
+    "baseline_image_centre": "baseline: pointing at the image centre",
+    "i2t_R@1": "images whose first retrieved caption is correct",
+    "t2i_R@1": "captions whose first retrieved image is correct",
 }
 
 
@@ -107,7 +107,7 @@ def shorten(run: Path, training: Dataset, folder: Path) -> None:
 def card(
     name: str, config: Json, recipe: Json, metrics: Json, scores: Mapping[str, Score], precision: Precision
 ) -> str:
-    """What people should know before they use the model."""
+    """Write the model card: data, supervision, licence, scores, known failures."""
     eyes = (config["extractor"] or {}).get("description", {})
     seen = {part: eyes[part].get("supervision", "unknown") for part in ("backbone", "proposals") if part in eyes}
     looks = f"`{config['extractor']['name']}`" if eyes else "the photograph itself, without regions"
@@ -126,16 +126,16 @@ def card(
 - Weights: on disk {PRECISIONS[precision]}; in single precision
   once loaded; chosen at epoch {best_epoch(metrics)} on the validation split
 
-## Licence note
+## Licence
 
-The photographs belong to their Flickr owners and are for non-commercial research and education; weights learnt from
-them carry that note. The code around them has the licence of the package.
+The weights are for non-commercial research and education (`WEIGHTS-LICENSE.md`). The training photographs belong to
+their owners on Flickr and were published under these terms. The code has the Apache License 2.0.
 
-## Figures
+## Scores
 
 On the test split (185 photographs with boxes), one model, one seed:
 
-| score | value | what it is |
+| score | value | meaning |
 |---|---|---|
 {rows}
 {alone}
@@ -150,7 +150,7 @@ Protocols:
 
 
 def failures(kind: str, scores: Mapping[str, Score]) -> str:
-    """What goes wrong, and how often where the evaluation counted it."""
+    """List known failures, with their frequency if the evaluation has it."""
 
     def percent(key: str) -> str:
         return f"{scores[key].value:.0%}"
@@ -158,22 +158,22 @@ def failures(kind: str, scores: Mapping[str, Score]) -> str:
     lines = []
     if kind == "captioner" and {"CHAIRs", "wrong_partial"} <= set(scores):
         lines += [
-            f"Words that are not there: {percent('CHAIRs')} of the test captions name at least one object class that "
-            "no reference caption names. Guesses are drawn to what Flickr8k is full of: dogs, children, sport.",
-            "Counts, colours and what people do are often wrong. English only; one sentence of at most 20 words.",
-            f"Boxes: of the object words with a box that is wrong, {percent('wrong_partial')} show a part of the "
-            f"thing only, {percent('wrong_enlarged')} too much around it, {percent('wrong_deviated')} another place.",
+            f"Hallucination: {percent('CHAIRs')} of the test captions name at least one object class that no reference "
+            "caption names. Frequent subjects of Flickr8k are overrepresented: dogs, children, sport.",
+            "Counts, colours and actions are often wrong. English only; one sentence of at most 20 words.",
+            f"Wrong boxes of object words: {percent('wrong_partial')} are partial, "
+            f"{percent('wrong_enlarged')} enlarged, {percent('wrong_deviated')} in another place.",
         ]
     if "accuracy" in scores:
         lines.append(
-            f"Boxes are much worse than points: {percent('accuracy')} of the phrases get a right box, "
-            f"{percent('pointing')} a point inside the thing."
+            f"Boxes are less reliable than points: {percent('accuracy')} of the phrases get a correct box, "
+            f"{percent('pointing')} a point inside the object."
         )
     lines += [
-        "Far from everyday photographs of people and animals (screenshots, drawings, blank images, medical or aerial "
-        "images) it still answers, in the words of Flickr8k; its confidence is then lower, and not always low enough.",
-        "The people who wrote the captions guessed at gender, age and origin, and so does the model. Never use it to "
-        "tell who somebody is.",
+        "For images unlike everyday photographs of people and animals (screenshots, drawings, blank images, medical or "
+        "aerial images) the output is unreliable. Its confidence is usually lower, but not always low enough.",
+        "Training captions contain guesses about gender, age and origin, and so does the output. Do not use the model "
+        "to identify people.",
     ]
     return "\n".join(f"- {line}" for line in lines)
 

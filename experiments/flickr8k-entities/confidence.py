@@ -1,30 +1,36 @@
-"""How well a captioner's confidence tells photographs from what is none, and good captions from bad ones.
+"""Measure the checks of a caption: on validation photographs, and on pictures that are no everyday photographs.
 
-    python experiments/flickr8k-entities/confidence.py RUN FINDER EVALUATION STORE DATA
+    python experiments/flickr8k-entities/confidence.py deixis-8k --data DATA --features STORE
 
-RUN is a captioner, FINDER the model that judges its beam ("none": nobody), EVALUATION the folder of `deixis eval` of
-the two on the validation split, STORE the features of its photographs, DATA the data set. The second look is told too:
-how often a classifier is certain of a whole photograph and right about it, and what becomes of the captions.
+Prints the information gain and its rank correlation with CIDEr, how often the classifier of the second look is right,
+the captions that each check marks, and captions of blank images, screens, drawings and pictures of scikit-image. The
+output is kept in confidence.txt.
 """
 
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+import tyro
 from PIL import Image, ImageDraw
 from skimage import data as photographs
 from skimage.util import img_as_ubyte
 
-from deixis.data import Sample, load
-from deixis.metrics.score import load_scores
-from deixis.pipelines import second_look
-from deixis.pipelines.caption import Teller, load_teller
-from deixis.pipelines.information_gain import SURE
+from deixis.data import Sample
+from deixis.evaluation.split import SplitPhotos
+from deixis.metrics.captions import caption_scores
+from deixis.metrics.references import read_reference
+from deixis.pipelines.caption import CaptionOptions, caption_stream
+from deixis.pipelines.information_gain import MIN_GAIN, information_gain
+from deixis.pipelines.models import Models, load_models
+from deixis.pipelines.photo import Photo
+from deixis.pipelines.results import CaptionResult
+from deixis.pipelines.second_look import CONFIDENT_TEMPLATE_PROB, TEMPLATE_PROB, classify_image
+from deixis.types import Candidate
 from deixis.vision.store import FeatureStore
 
 CODE = ("def", "return self", "window", "open file", "error", "the quick brown fox", "lorem ipsum", "x = 1", "print")
@@ -38,77 +44,140 @@ LATER = (
     "shepp_logan_phantom",
     "checkerboard",
     "colorwheel",
-)  # looked at after all was chosen
+)  # tried after all limits were chosen
 OTHER = ("coins", "page", "clock", "text", "moon", "hubble_deep_field", "brick", "grass", "gravel", "cell")
 
 
-def main(run: str, finder: str, evaluation: Path, store: FeatureStore, data: Path) -> None:
-    """Print the table."""
+UNCHECKED = CaptionOptions(checks=())
+
+
+def main(
+    captioner: tyro.conf.Positional[str],
+    data: Path,
+    features: Path,
+    grounder: str | None = None,
+    limit: int | None = None,
+) -> None:
+    """Print the measurements.
+
+    Args:
+        captioner: a captioner, by name or folder.
+        data: the data set.
+        features: features of its validation split.
+        grounder: the grounder of the captioner, by name or folder; as in `deixis caption`.
+        limit: use only this many photographs and this many pictures of each kind.
+    """
     torch.set_num_threads(1)
-    teller = load_teller(run, finder, "cpu")
-    captioner, judge = teller.captioner, teller.confidence
-    scores, _ = load_scores(evaluation / "scores.json")
-    cider = dict(zip(scores["CIDEr"].ids, scores["CIDEr"].items, strict=True))
-    captions = list(captioner.captions([store[name] for name in cider], list(cider), batch=32))
-    gains, quality = np.array(judge.gains(captions)), np.array([cider[caption.image] for caption in captions])
-    likely = np.array([(caption.logprob or 0.0) / (len(caption.words) + 1) for caption in captions])
-    print(f"{teller.name}: {len(captions)} validation photographs, gain in nats a word; not sure below {SURE}")
-    print("gain at 5, 10, 25, 50 per cent:", *np.quantile(gains, [0.05, 0.1, 0.25, 0.5]).round(2))
-    print(f"below: {np.mean(gains < SURE):.1%}; CIDEr of these {quality[gains < SURE].mean():.3f}, ", end="")
-    print(f"of the others {quality[gains >= SURE].mean():.3f}")
-    for name, values in (("gain", gains), ("log-probability", likely)):
-        print(f"rank correlation with CIDEr: {name} {rank_correlation(values, quality):.2f}")
-    look_twice(teller, store, {sample.image_id: sample for sample in load(data, "val").samples}, cider)
+    models = load_models(captioner, grounder, "cpu")
+    samples = read_reference(data, "val").samples[:limit]
+    photos = SplitPhotos(samples, FeatureStore(features))
+    print_gains(models, samples, photos)
+    print_classifier(models, samples)
+    print_checks(models, samples, photos)
     kinds = {"made": made(), "not everyday": ready(OTHER), "later": ready(LATER), "photographs": ready(REAL)}
     for kind, images in kinds.items():
-        regions = [captioner.eyes.look(image) for image in images.values()]
-        own = list(captioner.captions(regions))
-        told = teller.tell(regions, [image.copy for image in images.values()])
-        for name, spoken, gain, seen, one in zip(images, own, judge.gains(own), regions, told, strict=True):
-            verdict = "sure" if one.sure else "not sure"
-            changed = f" (own: {spoken.caption})" if one.plain else "" if one.fits else " (of another photograph)"
-            beside = captioner.familiar.beside(seen) / captioner.familiar.limit if captioner.familiar else float("nan")
-            amount = f"gain {gain:5.2f}, strange {beside:4.1f}"
-            print(f"{kind:13} {name:20} {amount}  {verdict:8} {one.caption.caption}{changed}")
-        print(f"{kind:13} not sure: {sum(not one.sure for one in told)} of {len(told)}", end="; ")
-        print(f"strange (over 1): {sum(one.strange for one in told)}")
+        print_pictures(models, kind, dict(list(images.items())[:limit]))
 
 
-def look_twice(teller: Teller, store: FeatureStore, samples: Mapping[str, Sample], cider: Mapping[str, float]) -> None:
-    """How often the classifier is certain of a validation photograph and right, and which captions are doubted."""
-    named = []  # how likely the likeliest name is, and whether a true caption has it
-    for sample in samples.values():
-        whole = teller.second_look.whole(sample.open())
+def print_gains(models: Models, samples: Sequence[Sample], photos: SplitPhotos) -> None:
+    """Print quantiles of the information gain, and how well gain and log-probability predict CIDEr."""
+    results = list(caption_stream(photos.values(), models, UNCHECKED))
+    cider = cider_of(results, samples)
+    gains = np.array([gain_of(result, models) for result in results])
+    quality = np.array([cider[result.caption.image] for result in results])
+    logprobs = np.array([(result.caption.logprob or 0.0) / (len(result.caption.words) + 1) for result in results])
+    print(f"{models.name}: {len(results)} validation photographs, gain in nats per word; limit {MIN_GAIN}")
+    print("gain at 5, 10, 25, 50 per cent:", *np.quantile(gains, [0.05, 0.1, 0.25, 0.5]).round(2))
+    low = gains < MIN_GAIN
+    print(f"below the limit: {low.mean():.1%}; their CIDEr {mean(quality[low]):.3f}, ", end="")
+    print(f"of the others {mean(quality[~low]):.3f}")
+    for name, values in (("gain", gains), ("log-probability", logprobs)):
+        print(f"rank correlation with CIDEr: {name} {rank_correlation(values, quality):.2f}")
+
+
+def print_classifier(models: Models, samples: Sequence[Sample]) -> None:
+    """Print how often a probable class of the whole photograph is in a true caption."""
+    named = []  # probability of the most probable class, and whether a true caption has its name
+    for sample in samples:
+        whole = classify_image(sample.open(), models.extractor)
         noun = max(whole, key=lambda one: whole[one])
         named.append((whole[noun], any(noun.split()[0] in caption.text.lower() for caption in sample.captions)))
-    for low, high in ((second_look.SURE, 1.01), (second_look.CERTAIN, second_look.SURE)):
-        some = [right for likely, right in named if low <= likely < high]
-        print(f"names with a probability from {low:g}: {len(some)}, and {sum(some)} of them stand in a true caption")
-    told = teller.tell([store[name] for name in samples], [sample.open for sample in samples.values()], list(samples))
-    doubted = [one for one in told if one.doubted]
-    print(f"captions doubted: {len(doubted)}, of them named plainly: {sum(one.plain for one in doubted)}")
-    for name, which in (
-        ("of photographs that are strange", [one for one in told if one.strange]),
-        ("taken for those of another photograph", [one for one in told if not one.fits]),
-        ("not sure", [one for one in told if not one.sure]),
-        ("sure", [one for one in told if one.sure]),
+    for low, high in ((CONFIDENT_TEMPLATE_PROB, 1.01), (TEMPLATE_PROB, CONFIDENT_TEMPLATE_PROB)):
+        correct = [right for prob, right in named if low <= prob < high]
+        print(f"classes with a probability from {low:g}: {len(correct)}, {sum(correct)} of them in a true caption")
+
+
+def print_checks(models: Models, samples: Sequence[Sample], photos: SplitPhotos) -> None:
+    """Print how many captions each check marks, and their CIDEr."""
+    results = list(caption_stream(photos.values(), models))
+    cider = cider_of(results, samples)
+    subjects = [one for one in results if codes(one) & {"subject_not_found", "template_caption"}]
+    print(f"subject not found: {len(subjects)}, of them templates: {sum(one.template for one in subjects)}")
+    for name, some in (
+        ("out of distribution", [one for one in results if "out_of_distribution" in codes(one)]),
+        ("with a low match score", [one for one in results if "low_match" in codes(one)]),
+        ("with low confidence", [one for one in results if not one.confident]),
+        ("without", [one for one in results if one.confident]),
     ):
-        worth = np.mean([cider[one.caption.image] for one in which]) if which else float("nan")
-        print(f"captions {name}: {len(which)} ({len(which) / len(told):.1%}), their CIDEr {worth:.3f}")
+        value = mean([cider[one.caption.image] for one in some])
+        print(f"captions {name}: {len(some)} ({len(some) / len(results):.1%}), their CIDEr {value:.3f}")
+
+
+def print_pictures(models: Models, kind: str, images: Mapping[str, Image.Image]) -> None:
+    """Print gain, residual and caption of pictures of one kind."""
+    photos = [Photo(image, name) for name, image in images.items()]
+    own = list(caption_stream(photos, models, UNCHECKED))
+    results = list(caption_stream(photos, models))
+    detector = models.captioner.ood
+    for photo, before, result in zip(photos, own, results, strict=True):
+        residual = detector.residual(photo.regions(models.extractor)) / detector.limit if detector else float("nan")
+        mark = "confident" if result.confident else "low"
+        note = f" (instead of: {before.text})" if result.template else ""
+        note += " (low match)" if "low_match" in codes(result) else ""
+        amounts = f"gain {gain_of(before, models):5.2f}, residual {residual:4.1f}"
+        print(f"{kind:13} {photo.name:20} {amounts}  {mark:9} {result.text}{note}")
+    ood = sum("out_of_distribution" in codes(one) for one in results)
+    print(f"{kind:13} low confidence: {sum(not one.confident for one in results)} of {len(results)}; ", end="")
+    print(f"out of distribution (residual over 1): {ood}", flush=True)
+
+
+def codes(result: CaptionResult) -> set[str]:
+    """Return the codes of a result's warnings."""
+    return {warning.code for warning in result.warnings}
+
+
+def gain_of(result: CaptionResult, models: Models) -> float:
+    """Return the information gain of a caption that is not a template."""
+    candidate = Candidate(result.caption.words, result.caption.logprob, 0.0, result.trace)
+    return information_gain(candidate, models.captioner, models.blank)
+
+
+def cider_of(results: Sequence[CaptionResult], samples: Sequence[Sample]) -> dict[str, float]:
+    """Return the CIDEr of each image's caption."""
+    references = {sample.image_id: [caption.tokens for caption in sample.captions] for sample in samples}
+    hypotheses = {result.caption.image: result.caption.words for result in results}
+    scores, _ = caption_scores(hypotheses, references, metrics=("CIDEr",))
+    (cider,) = (score for score in scores if score.name == "CIDEr")
+    return dict(zip(cider.ids, cider.items, strict=True))
+
+
+def mean(values: Sequence[float] | np.ndarray) -> float:
+    """Return the mean; nan where there are no values."""
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's, ties in order."""
+    """Return Spearman's rank correlation; ties are ranked in order."""
     return float(np.corrcoef(a.argsort().argsort(), b.argsort().argsort())[0, 1])
 
 
 def ready(names: tuple[str, ...]) -> dict[str, Image.Image]:
-    """Pictures that come with scikit-image."""
+    """Return pictures of scikit-image, by name."""
     return {name: Image.fromarray(img_as_ubyte(getattr(photographs, name)())).convert("RGB") for name in names}
 
 
 def made() -> dict[str, Image.Image]:
-    """Blank images, screens of text, drawings."""
+    """Return blank images, screens of text and drawings, by name."""
     blank = {name: Image.new("RGB", (320, 240), name) for name in ("white", "black", "grey", "red", "blue")}
     screens = {f"screen {seed}": screen(dark=seed % 2 == 0, seed=seed) for seed in range(6)}
     ramp = np.linspace(0, 255, 320)[None, :].repeat(240, 0)
@@ -119,7 +188,7 @@ def made() -> dict[str, Image.Image]:
 
 
 def screen(dark: bool, seed: int) -> Image.Image:
-    """A window full of text."""
+    """Draw a window full of text."""
     dice = random.Random(seed)
     image = Image.new("RGB", (640, 400), "#1e1e1e" if dark else "white")
     pen = ImageDraw.Draw(image)
@@ -132,7 +201,7 @@ def screen(dark: bool, seed: int) -> Image.Image:
 
 
 def chart() -> Image.Image:
-    """Bars on two axes."""
+    """Draw bars on two axes."""
     image = Image.new("RGB", (480, 360), "white")
     pen = ImageDraw.Draw(image)
     pen.line((40, 20, 40, 320, 460, 320), fill="black", width=2)
@@ -142,7 +211,7 @@ def chart() -> Image.Image:
 
 
 def house() -> Image.Image:
-    """A child's drawing."""
+    """Draw a simple house."""
     image = Image.new("RGB", (400, 300), "#cceeff")
     pen = ImageDraw.Draw(image)
     pen.rectangle((0, 200, 400, 300), fill="#77bb55")
@@ -153,7 +222,7 @@ def house() -> Image.Image:
 
 
 def figure() -> Image.Image:
-    """A person of five lines and a circle."""
+    """Draw a person of four lines and a circle."""
     image = Image.new("RGB", (300, 300), "white")
     pen = ImageDraw.Draw(image)
     pen.ellipse((125, 40, 175, 90), outline="black", width=4)
@@ -163,6 +232,4 @@ def figure() -> Image.Image:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 6:
-        sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), FeatureStore(Path(sys.argv[4])), Path(sys.argv[5]))
+    tyro.cli(main)

@@ -1,42 +1,58 @@
-"""What the names of regions are worth to trained grounders: none, the best class, or the best five by probability.
+"""Score trained ReIR grounders with other class names of regions: none, the best class, or the best five.
 
-    python experiments/flickr8k-entities/names.py DATA STORE RUN [RUN ...]
+    python experiments/flickr8k-entities/names.py DATA STORE RUN [RUN ...] > experiments/flickr8k-entities/names.txt
 
-Validation split; the weights are those that were trained with the best class, only what they are told changes.
+Validation split. The weights were trained with the best class. Only the class names at test time change.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+import tyro
 
 from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.network import ReirConfig
 from deixis.methods.reir.train import Validation
 from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore
 
 
-def main(data: Path, store: Path, runs: list[Path]) -> None:
-    """Three lines for each run."""
+def variants(trained: ReirConfig) -> dict[str, ReirConfig]:
+    """Return the configurations to compare, by the name in the output."""
+    return {
+        "no name": replace(trained, names="none"),
+        "best class": replace(trained, top_names=1),
+        "five": replace(trained, top_names=5),
+    }
+
+
+def main(
+    data: tyro.conf.Positional[Path],
+    store: tyro.conf.Positional[Path],
+    runs: tyro.conf.Positional[tuple[Path, ...]],
+    limit: int | None = None,
+) -> None:
+    """Print three lines of scores for each run.
+
+    Args:
+        data: the data set.
+        store: features of its validation split, with classes of regions.
+        runs: folders of ReIR grounders that were trained with class names.
+        limit: use only this many photographs.
+    """
     torch.set_num_threads(1)
-    asked = Validation(replace(TrainingData.from_folder(data, FeatureStore(store)), training=[]))
+    split = TrainingData.from_folder(data, FeatureStore(store), "val", "val")
+    validation = Validation(replace(split, training=[], validation=split.validation[:limit]))
     for run in runs:
         grounder = ReirGrounder.from_pretrained(run)
-        trained = grounder.refiner.config
-        for told, changes in (
-            ("no name", {"names": "none"}),
-            ("best class", {"top_names": 1}),
-            ("five", {"top_names": 5}),
-        ):
-            grounder.refiner.config = replace(trained, **changes)
-            scores = ", ".join(f"{name} {value:.3f}" for name, value in asked.scores(grounder).items())
-            print(f"{run.parent.name}/{run.name}, {told}: {scores}", flush=True)
+        for name, config in variants(grounder.network.config).items():
+            grounder.network.config = config
+            scores = ", ".join(f"{score} {value:.3f}" for score, value in validation.scores(grounder).items())
+            print(f"{run.parent.name}/{run.name}, {name}: {scores}", flush=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]), Path(sys.argv[2]), [Path(run) for run in sys.argv[3:]])
+    tyro.cli(main)

@@ -1,85 +1,87 @@
-"""What tells best whether a phrase or a caption belongs to a photograph: the match head, the pair score, or their sum.
+"""Compare evidence that a phrase or a caption belongs to a photograph: match head, pair score, and their sum.
 
-    python experiments/flickr8k-entities/presence.py DATA STORE RUN [keep]
+    python experiments/flickr8k-entities/presence.py DATA STORE RUN > experiments/flickr8k-entities/presence.txt
 
-Validation photographs, no boxes. With ``keep`` the curves that make chances of the pair score go into RUN.
+Validation photographs, no boxes. Texts of the next photograph are absent. The last line has the calibration of the pair
+score; training fits the same one.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from deixis.pipelines.checked import DOUBT
-from deixis.vision.eyes import Photo
+import tyro
 
 from deixis.calibration import auc
 from deixis.data import load
 from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.albef.presence import EvidenceFunction, EvidenceSamples, collect_evidence
-from deixis.pipelines.checked import DOUBT
-from deixis.vision.eyes import Photo
+from deixis.methods.albef.presence import EvidenceSamples, collect_evidence, pair_evidence
+from deixis.pipelines.models import load_grounder
+from deixis.pipelines.results import MIN_PRESENCE
+from deixis.types import Regions
 from deixis.vision.store import FeatureStore
 
 
-def match_odds(pointer: AlbefGrounder) -> EvidenceFunction:
-    """Log-odds of the match head, as evidence."""
-
-    @torch.no_grad()
-    def find(photo: Photo, texts: Sequence[str]) -> list[float]:
-        network = pointer.network
-        encoded, some = network.encode(pointer.see(photo)[0]), pointer.texts(texts)
-        logits = network.match_logits(network.fuse(network.encode_text(some), some, encoded))
-        return (logits[:, 1] - logits[:, 0]).tolist()
-
-    return find
+@torch.no_grad()
+def match_evidence(grounder: AlbefGrounder, photo: Regions, texts: Sequence[str]) -> list[float]:
+    """Return the log-odds of the match head for each text."""
+    network = grounder.network
+    (encoded,), pieces = grounder.encode([photo]), grounder.texts(texts)
+    logits = network.match_logits(network.fuse(network.encode_text(pieces), pieces, encoded.image))
+    return (logits[:, 1] - logits[:, 0]).tolist()
 
 
-def both(one: EvidenceSamples, other: EvidenceSamples) -> EvidenceSamples:
-    """The sum of two kinds of evidence, each in units of its own deviation."""
-    a, b = (1 / np.std([*told.present, *told.absent]) for told in (one, other))
+def summed(one: EvidenceSamples, other: EvidenceSamples) -> EvidenceSamples:
+    """Return the sum of two kinds of evidence, each divided by its standard deviation."""
+    a, b = (1 / np.std([*samples.present, *samples.absent]) for samples in (one, other))
     return EvidenceSamples(
         [a * x + b * y for x, y in zip(one.present, other.present, strict=True)],
         [a * x + b * y for x, y in zip(one.absent, other.absent, strict=True)],
     )
 
 
-def tell(name: str, told: EvidenceSamples) -> None:
-    """AUC, and what a chance of one half would be right about, for the curve of these very texts."""
-    curve = told.calibration()
-    there = np.mean([curve(x) >= DOUBT for x in told.present])
-    gone = np.mean([curve(x) < DOUBT for x in told.absent])
-    print(
-        f"{name:22} AUC {auc(told.present, told.absent):.3f}; with its curve {there:.1%} of {len(told.present)} texts "
-        f"of the photograph found, {gone:.1%} of {len(told.absent)} others not",
-        flush=True,
-    )
+def print_scores(name: str, samples: EvidenceSamples) -> None:
+    """Print the AUC, and the shares of correct decisions with a calibration that is fitted on the same texts."""
+    calibration = samples.calibration()
+    present = np.mean([calibration(x) >= MIN_PRESENCE for x in samples.present])
+    absent = np.mean([calibration(x) < MIN_PRESENCE for x in samples.absent])
+    print(f"{name:27} AUC {auc(samples.present, samples.absent):.3f}; calibrated: ", end="")
+    print(f"{present:.1%} of {len(samples.present)} present and {absent:.1%} of {len(samples.absent)} absent correct")
 
 
-def main(data: Path, store: FeatureStore, run: Path, keep: bool) -> None:
-    """Three lines for phrases, three for captions."""
+def main(
+    data: tyro.conf.Positional[Path],
+    store: tyro.conf.Positional[Path],
+    run: tyro.conf.Positional[str],
+    limit: int | None = None,
+) -> None:
+    """Print the scores of phrases and of captions.
+
+    Args:
+        data: the data set.
+        store: features of its validation split, with grids.
+        run: a fusion model, by name or folder.
+        limit: use only this many photographs.
+    """
     torch.set_num_threads(1)
-    pointer = AlbefGrounder.from_pretrained(run)
-    samples = load(data, "val").samples
-    pairs = collect_evidence(samples, store.__getitem__, pointer.evidence)
-    matches = collect_evidence(samples, store.__getitem__, match_odds(pointer))
+    grounder = load_grounder(run, "cpu")
+    if not isinstance(grounder, AlbefGrounder):
+        raise SystemExit(f"{run} has no match head. Give a fusion model (albef, amc).")
+    samples, features = load(data, "val").samples[:limit], FeatureStore(store)
+    pairs = collect_evidence(samples, features.__getitem__, partial(pair_evidence, grounder))
+    matches = collect_evidence(samples, features.__getitem__, partial(match_evidence, grounder))
     for kind, pair, match in zip(("phrases", "captions"), pairs, matches, strict=True):
-        tell(f"{kind}, match", match)
-        half = [np.mean([x >= 0 for x in match.present]), np.mean([x < 0 for x in match.absent])]
-        print(f"{'':22} as it is: {half[0]:.1%} found, {half[1]:.1%} not")
-        tell(f"{kind}, pair score, names", pair)
-        tell(f"{kind}, sum", both(match, pair))
-    presence = Presence(*(told.calibration() for told in pairs))
-    print(presence)
-    if keep:
-        pointer.presence = presence
-        pointer.save_pretrained(run)
+        print_scores(f"{kind}, match head", match)
+        present, absent = np.mean(np.array(match.present) >= 0), np.mean(np.array(match.absent) < 0)
+        print(f"{'':27} not calibrated: {present:.1%} and {absent:.1%}")
+        print_scores(f"{kind}, pair score, names", pair)
+        print_scores(f"{kind}, sum", summed(match, pair))
+    print(Presence(*(samples.calibration() for samples in pairs)))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (4, 5) or sys.argv[4:] not in ([], ["keep"]):
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]), FeatureStore(Path(sys.argv[2])), Path(sys.argv[3]), len(sys.argv) == 5)
+    tyro.cli(main)

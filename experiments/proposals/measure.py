@@ -1,28 +1,29 @@
-"""Recall and cost of many settings of the default proposals, to choose among them on the validation split.
+"""Measure recall and cost of many settings of the default proposals, on the validation split.
 
     python experiments/proposals/measure.py path/to/flickr30k-entities --split val > experiments/proposals/val.tsv
 
-One line for each setting: recall at IoU .5 with 10, 50, 100 and 200 boxes (phrases), with 100 boxes each entity once,
-at IoU .7 with 100 boxes, average recall with 100 boxes, and milliseconds of CPU time for each image. Searching is
-done once for all settings that differ only in how boxes are ranked; its time counts for each of them.
+One line for each setting: recall of phrases at IoU .5 with 10, 50, 100 and 200 boxes; recall of entities at IoU .5 with
+100 boxes; recall at IoU .7 and average recall with 100 boxes; mean number of boxes; milliseconds of CPU time per image.
+Settings that differ only in the ranking share one search; its time counts for each of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
+import tyro
 from rich.console import Console
 from rich.progress import track
 
 from deixis import boxes as geometry
-from deixis import data
-from deixis.vision.proposals import CocoSsd, CocoSsdAndSearch, Grid, SelectiveSearch
+from deixis.data import Sample, load
+from deixis.vision.proposals import CocoSsd, CocoSsdAndSearch, Grid, Proposer, SelectiveSearch
 from deixis.vision.proposals.base import whole_image
 from deixis.vision.proposals.cover import cover
 from deixis.vision.proposals.recall import best_overlaps, recall, targets
@@ -33,8 +34,8 @@ Rank = Callable[[np.ndarray, np.ndarray], np.ndarray]  # boxes [N, 4], image -> 
 base = SelectiveSearch(limit=max(COUNTS))
 
 
-def chosen(search: SelectiveSearch) -> Rank:
-    """As the package does it."""
+def by_cover(search: SelectiveSearch) -> Rank:
+    """Return the ranking of the package."""
 
     def rank(boxes: np.ndarray, image: np.ndarray) -> np.ndarray:
         whole = whole_image(image)
@@ -44,17 +45,17 @@ def chosen(search: SelectiveSearch) -> Rank:
 
 
 def largest(overlap: float) -> Rank:
-    """Large boxes first, duplicates dropped: the usual way."""
+    """Return a ranking by area without boxes that overlap a larger one: the usual way."""
     return lambda boxes, image: boxes[geometry.nms(boxes, geometry.area(boxes), overlap)]
 
 
 def shuffled(boxes: np.ndarray, image: np.ndarray) -> np.ndarray:
-    """What OpenCV's random ranking amounts to when large and small groups have equal chances."""
+    """Rank boxes in random order, as OpenCV does if large and small groups have equal chances."""
     return boxes[np.random.default_rng(0).permutation(len(boxes))]
 
 
-def plain(image: np.ndarray) -> np.ndarray:
-    """OpenCV's fast mode at 200 pixels in the order it gives, which is random and differs from run to run."""
+def opencv_fast(image: np.ndarray) -> np.ndarray:
+    """Return the boxes of OpenCV's fast mode at 200 pixels; their order is random and differs between runs."""
     height, width = image.shape[:2]
     scale = 200 / max(height, width)
     small = (round(width * scale), round(height * scale))
@@ -65,7 +66,7 @@ def plain(image: np.ndarray) -> np.ndarray:
 
 
 def settings() -> list[tuple[str, SelectiveSearch, Rank]]:
-    """Name, how to search, how to rank."""
+    """Return the settings: name, search, ranking."""
     rows: list[tuple[str, SelectiveSearch, Rank]] = [
         ("random order", base, shuffled),
         *((f"largest first, IoU > {t} dropped", base, largest(t)) for t in (0.5, 0.6, 0.7, 0.8)),
@@ -89,7 +90,7 @@ def settings() -> list[tuple[str, SelectiveSearch, Rank]]:
         *((f"default, smallest {pixels}", replace(base, smallest=pixels)) for pixels in (40, 120)),
         *((f"side {side}, smallest {pixels}", replace(base, side=side, smallest=pixels)) for side, pixels in SIZES),
     ]
-    return rows + [(name, search, chosen(search)) for name, search in rankings + searches]
+    return rows + [(name, search, by_cover(search)) for name, search in rankings + searches]
 
 
 RAMPS = ((0.3, 0.7), (0.3, 0.8), (0.3, 0.9), (0.4, 0.7), (0.4, 0.8), (0.5, 0.8), (0.5, 0.9))
@@ -97,56 +98,81 @@ SIZES = ((160, 50), (160, 64), (180, 60), (180, 100), (200, 80), (200, 100))
 COARSENESS = ((200,), (100, 200), (100, 300), (200, 400), (150, 300), (50, 100, 200, 400))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--split", default="val")
-    parser.add_argument("--only", default="", help="only settings whose name holds this text")
-    arguments = parser.parse_args()
-    cv2.setNumThreads(1)
-    samples = [
-        (sample, wanted) for sample in data.load(arguments.directory, arguments.split) if len(wanted := targets(sample))
-    ]
-    images = [np.asarray(sample.open()) for sample, _ in samples]
-    print("\t".join(["setting", *(f"R.5@{n}" for n in COUNTS), "entities R.5@100", "R.7@100", "AR@100", "boxes", "ms"]))
-    found: dict[tuple[object, ...], tuple[list[np.ndarray], float]] = {}
+class Table:
+    """The photographs with boxes, and a line of recall for each setting."""
 
-    def report(name: str, boxes: list[np.ndarray], seconds: float) -> None:
-        overlaps = [best_overlaps(wanted, each, COUNTS) for (_, wanted), each in zip(samples, boxes, strict=True)]
-        rows = np.concatenate(overlaps)
-        all_, once = recall(rows, COUNTS), recall(rows[np.concatenate([wanted.first for _, wanted in samples])], COUNTS)
-        values = [all_.recall[str(n)]["0.5"] for n in COUNTS]
-        values += [once.recall["100"]["0.5"], all_.recall["100"]["0.7"], all_.average["100"]]
-        many = np.mean([len(each) for each in boxes])
-        ms = 1000 * seconds / len(images)
-        print("\t".join([name, *(f"{value:.3f}" for value in values), f"{many:.0f}", f"{ms:.0f}"]), flush=True)
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        wanted = [(sample, targets(sample)) for sample in samples]
+        self.targets = [each for _, each in wanted if len(each)]
+        self.images = [np.asarray(sample.open()) for sample, each in wanted if len(each)]
+        self._searched: dict[tuple[object, ...], tuple[list[np.ndarray], float]] = {}
 
-    talk = Console(stderr=True)
-    for name, search, rank in track([row for row in settings() if arguments.only in row[0]], console=talk):
+    def search(self, search: SelectiveSearch) -> tuple[list[np.ndarray], float]:
+        """Return the boxes of all photographs and the CPU seconds; a search is run once."""
         key = (search.side, search.coarseness, search.smooth, search.smallest)
-        if key not in found:
-            begun = time.process_time()
-            found[key] = ([search.search(image) for image in images], time.process_time() - begun)
-        raw, seconds = found[key]
-        begun = time.process_time()
-        ranked = [
-            np.concatenate([whole_image(image)[None], rank(boxes, image)])
-            for boxes, image in zip(raw, images, strict=True)
-        ]
-        report(name, ranked, seconds + time.process_time() - begun)
-    if arguments.only in "plain":
-        for name, first in (("plain", 0), ("plain, with the whole image", 1)):
-            begun = time.process_time()
-            boxes = [np.concatenate([whole_image(image)[None][:first], plain(image)]) for image in images]
-            report(name, boxes, time.process_time() - begun)
+        if key not in self._searched:
+            self._searched[key] = timed(lambda: [search.search(image) for image in self.images])
+        return self._searched[key]
+
+    def print_line(self, name: str, boxes: list[np.ndarray], seconds: float) -> None:
+        """Print the scores of ranked boxes."""
+        overlaps = [best_overlaps(wanted, each, COUNTS) for wanted, each in zip(self.targets, boxes, strict=True)]
+        rows = np.concatenate(overlaps)
+        phrases = recall(rows, COUNTS)
+        entities = recall(rows[np.concatenate([wanted.first for wanted in self.targets])], COUNTS)
+        values = [phrases.recall[str(n)]["0.5"] for n in COUNTS]
+        values += [entities.recall["100"]["0.5"], phrases.recall["100"]["0.7"], phrases.average["100"]]
+        count = np.mean([len(each) for each in boxes])
+        ms = 1000 * seconds / len(self.images)
+        print("\t".join([name, *(f"{value:.3f}" for value in values), f"{count:.0f}", f"{ms:.0f}"]), flush=True)
+
+
+def timed(compute: Callable[[], list[np.ndarray]]) -> tuple[list[np.ndarray], float]:
+    """Return the result of a function and its CPU seconds."""
+    start = time.process_time()
+    result = compute()
+    return result, time.process_time() - start
+
+
+def rank_with_whole_image(table: Table, found: list[np.ndarray], rank: Rank) -> list[np.ndarray]:
+    """Return the ranked boxes of each photograph, after the whole image."""
+    pairs = zip(found, table.images, strict=True)
+    return [np.concatenate([whole_image(image)[None], rank(boxes, image)]) for boxes, image in pairs]
+
+
+def main(directory: tyro.conf.Positional[Path], split: str = "val", only: str = "", limit: int | None = None) -> None:
+    """Print the table.
+
+    Args:
+        directory: the data set.
+        split: its split.
+        only: print only settings whose name contains this text.
+        limit: use only this many photographs of the split.
+    """
+    cv2.setNumThreads(1)
+    table = Table(load(directory, split).samples[:limit])
+    print("\t".join(["setting", *(f"R.5@{n}" for n in COUNTS), "entities R.5@100", "R.7@100", "AR@100", "boxes", "ms"]))
+    chosen = [setting for setting in settings() if only in setting[0]]
+    for name, search, rank in track(chosen, console=Console(stderr=True)):
+        found, seconds = table.search(search)
+        ranked, more = timed(partial(rank_with_whole_image, table, found, rank))
+        table.print_line(name, ranked, seconds + more)
+    if only in "plain":
+        found, seconds = timed(lambda: [opencv_fast(image) for image in table.images])
+        table.print_line("plain", found, seconds)
+        whole = rank_with_whole_image(table, found, lambda boxes, image: boxes)
+        table.print_line("plain, with the whole image", whole, seconds)
     for proposer in (Grid(limit=200), CocoSsd(limit=200), CocoSsdAndSearch(limit=200)):
         name = str(proposer.describe()["name"])
-        if arguments.only in name:
-            proposer.propose(images[0])  # loads what it needs
-            begun = time.process_time()
-            boxes = [proposer.propose(image).boxes for image in images]
-            report(name, boxes, time.process_time() - begun)
+        if only in name:
+            proposer.propose(table.images[0])  # load models before the time is measured
+            table.print_line(name, *timed(partial(propose, proposer, table.images)))
+
+
+def propose(proposer: Proposer, images: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the boxes of each photograph."""
+    return [proposer.propose(image).boxes for image in images]
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -1,4 +1,4 @@
-"""What this machine keeps because it can be made again: where it lies, and a table of texts on disk."""
+"""Cache: its folder, which only the user can read, and a table of texts on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
+
+from deixis.errors import DeixisError
+
+PICTURE = "captioned.png"
+"""Picture of the last caption, where the terminal shows none."""
+OWN_FILES = ("parses-*.sqlite*", "vectors-*.sqlite*", PICTURE, ".partial-*")
 
 _LOOKUP = 500  # keys in one query; SQLite takes no more than 999 everywhere
 _CREATE = "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, crc INTEGER, text BLOB) WITHOUT ROWID"
@@ -41,6 +48,39 @@ def cache_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "deixis"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deixis"
+
+
+def make_cache_folder() -> Path:
+    """Create the cache folder for this user alone (mode 0700), and return it."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """What was deleted from the cache."""
+
+    folder: str
+    files: int
+    bytes: int
+
+
+def clear_cache() -> Cleared:
+    """Delete the files that Deixis keeps in the cache folder; files of others in it stay."""
+    folder = cache_folder()
+    count = size = 0
+    try:
+        for file in sorted({file for pattern in OWN_FILES for file in folder.glob(pattern)}):
+            if file.is_file() and not file.is_symlink():
+                size += file.stat().st_size
+                file.unlink()
+                count += 1
+    except OSError as error:
+        raise DeixisError(f"{folder} cannot be cleared ({error.strerror}). Delete it by hand.") from None
+    return Cleared(str(folder), count, size)
 
 
 class TextCache:
@@ -83,7 +123,7 @@ class TextCache:
         try:
             for attempt in (1, 2):
                 try:
-                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self._prepare()
                     with closing(sqlite3.connect(self.path, timeout=60)) as table, table:
                         table.execute(_CREATE)
                         action(table)
@@ -96,6 +136,15 @@ class TextCache:
         except (sqlite3.Error, OSError) as error:
             self._usable = False
             print(f"{self.path} cannot be used ({error}). Parses are not kept for the next run.", file=sys.stderr)
+
+    def _prepare(self) -> None:
+        """Create folder and file for this user alone; SQLite gives its journal the mode of the file."""
+        folder = make_cache_folder() if self.path.parent == cache_folder() else self.path.parent
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600))
+        elif self.path.stat().st_mode & 0o077:
+            self.path.chmod(0o600)
 
 
 def _key(name: str) -> bytes:

@@ -1,22 +1,26 @@
 """The verbs of the command line.
 
-A verb's module is imported only when the verb is used, so that ``deixis --help`` waits for nothing. stdout is
-data, stderr is talk; exit codes: 0 done, 1 failed, 2 wrong use.
+A verb's module is imported only when the verb is used, so that ``deixis --help`` starts at once. Results go to stdout;
+progress and messages go to stderr. Exit codes: 0 done, 1 failed, 2 wrong use. An unexpected error is one line; with
+``--debug`` or ``DEIXIS_DEBUG=1`` its traceback is printed too.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
+import io
 import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 
 from deixis import __version__
-from deixis.errors import DeixisError, UsageError
+from deixis.errors import DeixisError, UsageError, display_name, safe_text
 
 # verb -> (module under deixis.commands, function, one line of help)
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -38,16 +42,22 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "export": ("export", "export", "write predictions for COCO, Label Studio, Flickr30k Entities and more, or back"),
     "report": ("report", "report", "make one page of a run: curves, scores, errors and a gallery"),
     "study": ("study", "study", "ask people which of two groundings is better, and count what they say"),
+    "cache clear": ("cache", "clear", "delete the parses, vectors and pictures that are kept for later runs"),
     "models": ("models", "models", "list the models on this machine with their supervision and scores"),
     "doctor": ("doctor", "doctor", "look at this installation and say what to mend"),
     "demo": ("demo", "demo", "caption three photographs and show them on a page"),
 }
 
+DEBUG = "--debug"
+LONGEST = 300  # characters of an unexpected error that are printed
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+"""Errors of the system that say that a file cannot be written."""
+
 GROUPS = {
     "photographs": ("demo", "caption", "ground", "check", "search", "regions", "serve"),
     "models of your own": ("data check", "data show", "features", "proposals", "train", "eval", "report"),
     "scores and comparisons": ("score", "compare", "table", "study", "export"),
-    "this machine": ("models", "doctor"),
+    "this machine": ("models", "cache clear", "doctor"),
 }
 """How the map orders the verbs; what is in no group stands below them."""
 
@@ -55,6 +65,10 @@ EXAMPLES = """\
   deixis demo
   deixis caption photo.jpg --draw captioned.png
   deixis caption photos/ --out captions.jsonl"""
+
+
+RENAMED = {"--finder": "--grounder", "--least": "--min-score"}
+"""Options of version 0.1 -> their names now, for all verbs; those of recipes are in :mod:`deixis.training.renamed`."""
 
 
 def usage(width: int = 0) -> str:
@@ -88,6 +102,9 @@ def find_verb(args: Sequence[str]) -> tuple[str, list[str]] | None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one verb and exit with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no failure
     try:
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -98,7 +115,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one verb; the exit code."""
+    """Run one verb and return the exit code."""
+    debug = DEBUG in args or os.environ.get("DEIXIS_DEBUG", "") not in ("", "0")
+    args = [arg for arg in args if arg != DEBUG]
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -113,6 +132,7 @@ def run(args: Sequence[str]) -> int:
     verb, rest = found
     module, function, _ = VERBS[verb]
     try:
+        refuse_old_options(rest)
         commands = importlib.import_module(f"deixis.commands.{module}")
         if hasattr(commands, "cli"):  # a verb whose options depend on its first word reads them itself
             return int(commands.cli(rest) or 0)
@@ -122,11 +142,44 @@ def run(args: Sequence[str]) -> int:
         config = (tyro.conf.DisallowNone,)
         return int(tyro.cli(getattr(commands, function), prog=f"deixis {verb}", args=rest, config=config) or 0)
     except DeixisError as error:
-        print(f"deixis {verb}: {error}", file=sys.stderr)
+        print(safe_text(f"deixis {verb}: {error}"), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print(f"deixis {verb}: stopped.", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if debug:
+            import traceback
+
+            traceback.print_exception(error)
+        print(safe_text(f"deixis {verb}: {unexpected(error, rest)}"), file=sys.stderr)
+        return 1
+
+
+def unexpected(error: Exception, args: Sequence[str]) -> str:
+    """Return one line about an error that no part of the program expected.
+
+    It names what was being done (the innermost note of the error), or the files among the arguments.
+    """
+    if isinstance(error, OSError) and error.errno in WRITING:
+        from deixis.files import write_error
+
+        return str(write_error(Path(error.filename or "a file"), error))
+    notes = getattr(error, "__notes__", [])
+    files = [display_name(arg) for arg in args if not arg.startswith("-") and os.path.lexists(arg)]
+    where = f" while {notes[0]}" if notes else f" with {', '.join(files)}" if files else ""
+    text = " ".join(str(error).split())
+    reason = f"{type(error).__name__}: {text[:LONGEST]}{'...' if len(text) > LONGEST else ''}".rstrip(": ")
+    return f"unexpected error{where} ({reason}). Run the command again with {DEBUG} for the traceback."
+
+
+def refuse_old_options(args: Sequence[str]) -> None:
+    """Raise an error that names the new option where an argument is an option of version 0.1."""
+    for option in (arg.partition("=")[0] for arg in args):
+        if option in RENAMED:
+            raise UsageError(f"{option} is now {RENAMED[option]}. Use the new name.")
 
 
 def _completion(args: Sequence[str]) -> int:
@@ -145,7 +198,7 @@ def _unknown(args: Sequence[str]) -> int:
         print(f"deixis {args[0]}: one of {', '.join(group)} is meant.", file=sys.stderr)
         return 2
     asked = " ".join(args[: 2 if group else 1])
-    known = [*VERBS, "--help", "--version", "--completion"]
+    known = [*VERBS, "--help", "--version", "--completion", DEBUG]
     near = difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
     hint = f" Did you mean 'deixis {near[0]}'?" if near else " 'deixis --help' lists them."
     what = "option" if asked.startswith("-") else "verb"

@@ -1,34 +1,107 @@
-"""Whole-file writes and file locks.
+"""Whole-file writes, bounded reads of regular files, file locks, and file names for display.
 
 A file is written beside its place, flushed to disk and renamed. A reader sees the old file or the new one, never a
 part of it, also when the process is killed.
+
+Names of files are bytes. Python gives bytes that are not UTF-8 as surrogates (U+DC80 to U+DCFF). :func:`encode_text`
+and :func:`json_text` write them as escapes, from which JSON readers get the same name back.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, BinaryIO
 
 from safetensors import SafetensorError
 
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, display_name
 
 TMP_PREFIX = ".partial-"
 """Start of the names of temporary files and folders."""
 
 
+MAX_SETTINGS = 64 * 2**20
+"""Bytes of the largest JSON file of a model folder."""
+
+
+# Names and text -----------------------------------------------------------------------------------------------------
+
+
+def encode_text(text: str) -> bytes:
+    """Encode text as UTF-8; surrogates, of file names that are not UTF-8, become escapes such as ``\\udcff``."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Return JSON without surrogates and control characters; reading it gives the same strings back."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+# Reading ------------------------------------------------------------------------------------------------------------
+
+
+def open_regular(path: str | Path, limit: int) -> BinaryIO:
+    """Open a regular file of at most ``limit`` bytes; a pipe or a device is refused and never waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags)
+    try:
+        found = os.fstat(handle)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise DeixisError(f"{display_name(path)} is not a regular file (a pipe, device or socket). Name a file.")
+        if found.st_size > limit:
+            raise DeixisError(f"{display_name(path)} has {found.st_size:,} bytes, over the limit of {limit:,}.")
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_settings(path: Path) -> Any:
+    """Read a JSON file of a model folder; ValueError if it is not JSON, too deep or too large."""
+    with open_regular(path, MAX_SETTINGS) as file:
+        try:
+            return json.loads(file.read().decode())
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def require_sha256(path: Path, expected: str, package: str) -> None:
+    """Raise an error if a file of another package is not the one that Deixis was tested with."""
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DeixisError(
+            f"{path} cannot be read ({error.strerror}). Install it again: pip install {package}"
+        ) from None
+    if found != expected:
+        raise DeixisError(
+            f"{path} has the SHA-256 {found}, expected {expected}: the file was changed or is of another version. "
+            f"Install it again: pip install --force-reinstall --no-deps {package}"
+        )
+
+
+# Writing ------------------------------------------------------------------------------------------------------------
+
+
 def write_atomic(path: Path, data: bytes | str, *, sync: bool = True) -> None:
     """Write a file whole or not at all; text is encoded as UTF-8. ``sync`` is that of :func:`atomic_path`."""
     with atomic_path(path, sync=sync) as tmp_path:
-        tmp_path.write_bytes(data.encode() if isinstance(data, str) else data)
+        tmp_path.write_bytes(encode_text(data) if isinstance(data, str) else data)
 
 
 @contextmanager
@@ -55,7 +128,7 @@ def atomic_path(path: Path, *, sync: bool = True) -> Iterator[Path]:
         finally:
             tmp_path.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
-        raise _write_error(path, error) from None
+        raise write_error(path, error) from None
 
 
 @contextmanager
@@ -72,7 +145,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         tmp_path.rename(path)
         _sync(path.parent)
     except (OSError, SafetensorError) as error:
-        raise _write_error(path, error) from None
+        raise write_error(path, error) from None
     finally:
         shutil.rmtree(tmp_path, ignore_errors=True)
 
@@ -82,7 +155,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _write_error(path, error) from None
+        raise write_error(path, error) from None
 
 
 def remove_partial(folder: Path) -> None:
@@ -115,6 +188,25 @@ def lock(path: Path) -> IO[bytes] | None:
     return file
 
 
+@contextmanager
+def exclusive(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock of a file or folder that one process may write at a time; raise if another process holds it.
+
+    ``what`` is named in the error, such as "--out". The lock of a folder is the file ``.lock`` in it.
+    """
+    try:
+        if path.is_dir():
+            path = path / ".lock"
+        file = lock(path)
+    except OSError as error:
+        raise write_error(path, error) from None
+    if file is None:
+        shown = display_name(path.parent if path.name == ".lock" else path)
+        raise DeixisError(f"another process is writing to {shown}. Wait for it, or choose another {what}.")
+    with file:
+        yield
+
+
 def _tmp_path(path: Path) -> Path:
     """A new name in the same folder. It keeps the suffix, from which image writers choose the format."""
     return path.with_name(f"{TMP_PREFIX}{secrets.token_hex(4)}{path.suffix}")
@@ -132,7 +224,8 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _write_error(path: Path, error: OSError | SafetensorError) -> DeixisError:
+def write_error(path: Path, error: OSError | SafetensorError) -> DeixisError:
+    """Return the error for a file that cannot be written, with what to do about it."""
     if isinstance(error, OSError):
         number, reason = error.errno, error.strerror or str(error)
     else:
@@ -144,11 +237,11 @@ def _write_error(path: Path, error: OSError | SafetensorError) -> DeixisError:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             step = "Choose a folder with write permission."
         case errno.ENOENT | errno.ENOTDIR:
-            step = f"Create the folder {path.parent}, or choose another path."
+            step = f"Create the folder {display_name(path.parent)}, or choose another path."
         case errno.EEXIST:
             step = "It is a file; choose a folder."
         case errno.EISDIR:
             step = "It is a folder; choose a file name."
         case _:
             step = "Choose another path."
-    return DeixisError(f"{path} cannot be written ({reason}). {step}")
+    return DeixisError(f"{display_name(path)} cannot be written ({reason}). {step}")

@@ -1,4 +1,4 @@
-"""Opening images: any mode a photograph may come in, bounded before a single pixel is decoded."""
+"""Open images: regular files of allowed formats, bounded in bytes and pixels before decoding."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import difflib
 import io
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, display_name
+from deixis.files import open_regular
 
+FORMATS = (
+    *("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM"),
+    *("JPEG2000", "HEIF"),  # where Pillow or a plug-in of it reads them
+)
+"""Formats that are read, by Pillow's names and by content. Pillow would run Ghostscript for EPS, under any name."""
+
+MAX_BYTES = 2**30
 MAX_PIXELS = 100_000_000
 """Images with more pixels than this are refused before decoding (a 100-megapixel photograph still passes)."""
 
@@ -23,59 +35,82 @@ class ImageTooLargeError(DeixisError):
 
 
 def load_image(
-    source: str | Path | bytes, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] | None = None
+    source: str | Path | bytes, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] = FORMATS
 ) -> Image.Image:
-    """An RGB image, upright (EXIF rotation applied), from a path or from the bytes of a file.
+    """Return an RGB image, upright (EXIF rotation applied), from a path or from the bytes of a file.
 
     Greyscale, palette, CMYK and 16-bit images are converted; transparency is laid over white. Raises
-    :class:`DeixisError` that names the file when it is missing, unreadable, truncated, empty or too large
-    (:class:`ImageTooLargeError`). ``formats`` are those that may be read, by Pillow's names; None: all it knows.
+    :class:`DeixisError` that names the file when it is missing, unreadable, truncated, empty, not a regular file or
+    too large (:class:`ImageTooLargeError`). ``formats`` are those that may be read, by Pillow's names.
     """
-    name = "the uploaded image" if isinstance(source, bytes) else str(source)
-    try:
-        # Pillow warns at a fixed size of its own; the bound here is ours and comes before decoding.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata too: the image is either read or refused
-            image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats)
-            width, height = image.size
-            if width < 1 or height < 1:
-                raise DeixisError(f"{name} has no pixels ({width} x {height}); leave it out or replace it.")
-            if width * height > max_pixels:
-                raise ImageTooLargeError(
-                    f"{name} has {width} x {height} pixels, over the limit of {max_pixels:,}; make it smaller first."
-                )
-            # JPEG can decode at a fraction of its size, but boxes must stay in original pixels: decode in full.
-            image.load()
-            ImageOps.exif_transpose(image, in_place=True)  # otherwise every image is copied, turned or not
-            return _to_rgb(image)
-    except DeixisError:
-        raise
-    except FileNotFoundError:
-        raise DeixisError(f"{name} does not exist; {_near(Path(name))}") from None
-    except IsADirectoryError:
-        raise DeixisError(f"{name} is a folder, not an image; name one file in it.") from None
-    except Image.DecompressionBombError:  # Pillow's own bound, for sizes far over ours
-        raise ImageTooLargeError(f"{name} has far more than {max_pixels:,} pixels; make it smaller first.") from None
-    except UnidentifiedImageError:
-        raise DeixisError(f"{name} cannot be read as an image (of no known format); is it complete?") from None
-    except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
-        reason = str(error) or type(error).__name__
-        raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None
+    with _opened(source, formats, max_pixels) as image:
+        # JPEG can decode at a fraction of its size, but boxes must stay in original pixels: decode in full.
+        image.load()
+        ImageOps.exif_transpose(image, in_place=True)  # otherwise every image is copied, turned or not
+        return _to_rgb(image)
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """(width, height) of the upright image, from its header alone."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(path) as image:
-                width, height = image.size
-                turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-    except FileNotFoundError:
-        raise DeixisError(f"{path} does not exist; check the path.") from None
-    except Exception as error:
-        raise DeixisError(f"{path} cannot be read as an image ({error}); is it complete?") from None
+    """Return (width, height) of the upright image, from its header alone."""
+    with _opened(path) as image:
+        width, height = image.size
+        turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
     return (height, width) if turned else (width, height)
+
+
+def image_format(path: str | Path) -> str:
+    """Return Pillow's name of the format of a file, by its content."""
+    with _opened(path) as image:
+        return image.format or ""
+
+
+@contextmanager
+def _opened(
+    source: str | Path | bytes, formats: tuple[str, ...] = FORMATS, max_pixels: int | None = None
+) -> Iterator[Image.Image]:
+    """Yield an image whose header was read; every error, also of the block, becomes one that names the file."""
+    name = "the uploaded image" if isinstance(source, bytes) else display_name(source)
+    try:
+        # Pillow warns at a fixed size of its own; the bound here is ours and comes before decoding.
+        with warnings.catch_warnings(), _stream(source) as file:
+            warnings.simplefilter("ignore")  # of odd metadata too: the image is either read or refused
+            image = Image.open(file, formats=_known(formats))
+            _require_pixels(name, image.size, max_pixels)
+            yield image
+    except DeixisError:
+        raise
+    except FileNotFoundError:
+        raise DeixisError(f"{name} does not exist; {_near(Path(str(source)))}") from None
+    except IsADirectoryError:
+        raise DeixisError(f"{name} is a folder, not an image; name one file in it.") from None
+    except Image.DecompressionBombError:  # Pillow's own bound, for sizes far over ours
+        raise ImageTooLargeError(f"{name} has far more than {MAX_PIXELS:,} pixels; make it smaller first.") from None
+    except UnidentifiedImageError:
+        raise DeixisError(f"{name} cannot be read as an image (of no known format); is it complete?") from None
+    except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None
+
+
+def _stream(source: str | Path | bytes) -> BinaryIO:
+    return io.BytesIO(source) if isinstance(source, bytes) else open_regular(source, MAX_BYTES)
+
+
+@cache
+def _known(formats: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the formats that this installation of Pillow has."""
+    Image.init()
+    return tuple(name for name in formats if name in Image.OPEN)
+
+
+def _require_pixels(name: str, size: tuple[int, int], most: int | None) -> None:
+    width, height = size
+    if width < 1 or height < 1:
+        raise DeixisError(f"{name} has no pixels ({width} x {height}); leave it out or replace it.")
+    if most is not None and width * height > most:
+        raise ImageTooLargeError(
+            f"{name} has {width} x {height} pixels, over the limit of {most:,}; make it smaller first."
+        )
 
 
 def _near(path: Path) -> str:
@@ -83,9 +118,9 @@ def _near(path: Path) -> str:
     try:
         names = [entry.name for entry in islice(os.scandir(path.parent), 10_000)]
     except OSError:
-        return f"the folder {path.parent} is not there either; check the path."
+        return f"the folder {display_name(path.parent)} is not there either; check the path."
     near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
-    return f"did you mean {path.parent / near[0]}?" if near else "check the path."
+    return f"did you mean {display_name(path.parent / near[0])}?" if near else "check the path."
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

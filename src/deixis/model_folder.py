@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from deixis.errors import DeixisError
-from deixis.files import atomic_path, write_atomic
+from deixis.files import atomic_path, read_settings, write_atomic
 from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
 
@@ -32,6 +32,12 @@ Precision = Literal["half", "int8"]
 LARGE = 1024
 """Numbers of a matrix from which on ``int8`` packs it; the others are no burden."""
 
+MAX_HEADER = 100_000_000
+"""Bytes of the header of a safetensors file, as in the format's own definition."""
+
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
+"""What a damaged configuration raises while a model is built from it."""
+
 SCALE = ":scale"
 """Ends the name of the scales of a matrix that is packed in bytes; no part of a network is named so."""
 
@@ -43,6 +49,7 @@ class HasHash(Protocol):
 
 
 Model = TypeVar("Model", bound=HasHash)
+Network = TypeVar("Network", bound="nn.Module")
 
 
 def write_model(
@@ -70,7 +77,7 @@ def pack_model(
     of its network.
     """
     old, new = Path(source), Path(folder)
-    config = {**json.loads((old / "config.json").read_text(encoding="utf-8")), "name": name}
+    config = {**read_settings(old / "config.json"), "name": name}
     packed: dict[str, Tensor] = {}
     for key, value in _weights(old).items():
         if not value.is_floating_point():
@@ -103,11 +110,67 @@ def _in_bytes(key: str, value: Tensor) -> dict[str, Tensor]:
 
 def _weights(folder: Path) -> dict[str, Tensor]:
     """The weights of a model as its network takes them, however they were packed."""
-    from safetensors.torch import load_file
-
-    stored = load_file(folder / "weights.safetensors")
+    stored = load_tensors(folder / "weights.safetensors")
+    for name, value in stored.items():
+        if value.is_floating_point() and not value.isfinite().all():
+            raise ValueError(f"the weights {name[:60]!r} are not finite numbers")
     scales = {key: stored.pop(key + SCALE) for key in list(stored) if key + SCALE in stored}
     return stored | {key: stored[key] * scale.view(-1, *[1] * (stored[key].ndim - 1)) for key, scale in scales.items()}
+
+
+def build_network(make: Callable[[], Network], folder: str | Path) -> Network:
+    """Build a network whose parameters have the shapes of the stored weights.
+
+    It is built on the meta device, so that a wrong configuration allocates no memory and no weight is initialised.
+    """
+    import torch
+
+    with torch.device("meta"):
+        network = make()
+    wanted = {name: list(value.shape) for name, value in network.state_dict().items()}
+    renamed: Mapping[str, str] = getattr(network, "renamed_parts", {})  # parts of names in weights of version 0.1
+    stored = {
+        ".".join(renamed.get(part, part) for part in name.split(".")): shape
+        for name, shape in _stored_shapes(Path(folder) / "weights.safetensors").items()
+    }
+    for name in sorted(wanted.keys() | stored.keys()):
+        if wanted.get(name) != stored.get(name):
+            sizes = f"{stored.get(name, 'absent')}, and the configuration expects {wanted.get(name, 'none')}"
+            raise ValueError(f"the weights {name[:60]!r} are {sizes}")
+    return network.to_empty(device="cpu")
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a file of tensors; also one whose name is not UTF-8, which safetensors cannot map into memory."""
+    from safetensors.torch import load, load_file
+
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return load(path.read_bytes())
+    return load_file(path)
+
+
+def _stored_shapes(path: Path) -> dict[str, list[int]]:
+    """Read the shapes of the tensors in a safetensors file from its header; scales of packed matrices are left out."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > MAX_HEADER:
+            raise ValueError(f"the header of {path.name} has {size:,} bytes")
+        try:
+            header = json.loads(file.read(size))
+        except RecursionError:
+            raise ValueError(f"the header of {path.name} is nested too deeply") from None
+    return {name: entry["shape"] for name, entry in header.items() if name != "__metadata__" and SCALE not in name}
+
+
+def load_vocabulary(folder: str | Path, size: int) -> Vocabulary:
+    """Read the vocabulary of a model whose network has ``size`` words."""
+    path = Path(folder) / "vocabulary.json"
+    vocabulary = Vocabulary.load(path)
+    if len(vocabulary) != size:
+        raise DeixisError(f"{path} has {len(vocabulary):,} words, and the model has {size:,}. Restore the file.")
+    return vocabulary
 
 
 def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapping[str, str]) -> None:
@@ -131,8 +194,8 @@ def folder_hash(folder: Path) -> str:
 def read_supervision(folder: Path) -> str:
     """Return what the model's recipe says about its supervision; "unknown" where there is no recipe."""
     try:
-        return str(json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["supervision"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(read_settings(folder / "recipe.json")["supervision"])
+    except (OSError, ValueError, KeyError, TypeError, DeixisError):
         return "unknown"
 
 
@@ -147,12 +210,12 @@ def read_config(folder: str | Path, *kinds: str) -> Json:
     """``config.json`` of a model of one of these kinds, or a sentence that says what is wrong."""
     path = Path(folder)
     try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = read_settings(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
         raise DeixisError(f"{path} is not the folder of a model: config.json is not there.") from None
     except (OSError, ValueError) as error:
         raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
-    if not isinstance(config, dict) or config.get("kind") not in kinds or config.get("format") != FORMAT:
+    if not isinstance(config, dict) or config.get("kind") not in list(kinds) or config.get("format") != FORMAT:
         raise DeixisError(
             f"{path} does not hold a {' or '.join(kinds)} of format {FORMAT}; is it another kind of model?"
         )
@@ -175,7 +238,11 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
         model.hash = folder_hash(path)
     except FileNotFoundError:
         raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
-        raise DeixisError(f"{path} is not a {kind} that this version can read ({reason}).") from None
+    except (*DAMAGED, SafetensorError) as error:
+        raise _unreadable(path, kind, error) from None
     return model
+
+
+def _unreadable(folder: Path, kind: str, error: Exception) -> DeixisError:
+    reason = (str(error).splitlines() or [""])[0][:300] or type(error).__name__
+    return DeixisError(f"{folder} is not a {kind} that this version can read ({reason}).")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, display_name
 from deixis.images import load_image
 
 SUFFIXES = (
@@ -31,7 +31,7 @@ class Photographs:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise DeixisError(f"{folder} is not a folder; name the one that holds the photographs.")
+            raise DeixisError(f"{display_name(folder)} is not a folder; name the one that holds the photographs.")
         self.folder = folder
         self._named: dict[str, set[Path]] = {}
         for path in images_in(folder):
@@ -55,6 +55,6 @@ def find_photographs(given: Sequence[Path]) -> list[Path]:
     for path in given:
         inside = list(images_in(path)) if path.is_dir() else [path]
         if not inside:
-            raise DeixisError(f"{path} has no photographs in it, nor have its subfolders. Is it the right folder?")
+            raise DeixisError(f"{display_name(path)} has no photographs in it, nor in its subfolders.")
         found.update(dict.fromkeys(inside))
     return list(found)

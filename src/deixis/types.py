@@ -5,7 +5,8 @@ Boxes follow the one convention of :mod:`deixis.boxes`. All types are frozen; ar
 
 from __future__ import annotations
 
-import math
+import reprlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -352,20 +353,31 @@ class GroundedCaption:
             )
         except ValueError as error:
             raise DeixisError(f"{error}.") from None
+        except (KeyError, TypeError, AttributeError):  # of an optional field
+            raise DeixisError("not a grounded caption as Deixis writes it.") from None
 
 
 # Reading JSON: each function names the wrong field -----------------------------------------------------------------
 
 
+LARGEST = sys.float_info.max
+"""Largest number that a float holds; JSON can have whole numbers beyond it."""
+
+
+def _brief(found: Any) -> str:
+    """A short form of a wrong value, for an error."""
+    return reprlib.repr(found)
+
+
 def _groundings(found: Any, name: str) -> tuple[Grounding, ...]:
     if not isinstance(found, list):
-        raise DeixisError(f'the field "{name}" must be a list, not {found!r}.')
+        raise DeixisError(f'the field "{name}" must be a list, not {_brief(found)}.')
     return tuple(Grounding.from_json(value) for value in found)
 
 
 def _boxes(found: Any) -> tuple[Box, ...]:
     if not isinstance(found, list | tuple):
-        raise DeixisError(f'the field "parts" must be a list of boxes, not {found!r}.')
+        raise DeixisError(f'the field "parts" must be a list of boxes, not {_brief(found)}.')
     return tuple(_box(part) for part in found)
 
 
@@ -390,14 +402,14 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 def _text(value: Mapping[str, Any], name: str) -> str:
     found = _get(value, name)
     if not isinstance(found, str):
-        raise DeixisError(f'the field "{name}" must be a string, not {found!r}.')
+        raise DeixisError(f'the field "{name}" must be a string, not {_brief(found)}.')
     return found
 
 
 def _int(value: Mapping[str, Any], name: str) -> int:
     found = _get(value, name)
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise DeixisError(f'the field "{name}" must be a whole number, not {found!r}.')
+    if isinstance(found, bool) or not isinstance(found, int) or abs(found) >= 2**63:
+        raise DeixisError(f'the field "{name}" must be a whole number, not {_brief(found)}.')
     return found
 
 
@@ -406,25 +418,22 @@ def _float(value: Mapping[str, Any], name: str) -> float:
 
 
 def _number(found: Any, name: str) -> float:
-    try:
-        number = float(found) if isinstance(found, int | float) and not isinstance(found, bool) else math.nan
-    except OverflowError:  # an integer beyond the range of floats
-        number = math.inf
-    if not math.isfinite(number):
-        raise DeixisError(f'the field "{name}" must be a finite number, not {found!r}.')
-    return number
+    # a comparison, not math.isfinite, which fails on whole numbers that are too large for a float
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST:
+        raise DeixisError(f'the field "{name}" must be a finite number, not {_brief(found)}.')
+    return float(found)
 
 
 def _box(found: Any) -> Box:
     if not isinstance(found, list | tuple) or len(found) != 4:
-        raise DeixisError(f"a box must be four numbers [x1, y1, x2, y2], not {found!r}.")
+        raise DeixisError(f"a box must be four numbers [x1, y1, x2, y2], not {_brief(found)}.")
     x1, y1, x2, y2 = (_number(number, "box") for number in found)
     return x1, y1, x2, y2
 
 
 def _point(found: Any) -> Point:
     if not isinstance(found, list | tuple) or len(found) != 2:
-        raise DeixisError(f"a point must be two numbers [x, y], not {found!r}.")
+        raise DeixisError(f"a point must be two numbers [x, y], not {_brief(found)}.")
     return _number(found[0], "point"), _number(found[1], "point")
 
 

@@ -215,7 +215,7 @@ def test_what_cannot_be_done_is_said(
     assert cli.run(["caption", str(tmp_path / "empty"), "--model", str(model)]) == 1
     assert "has no photographs" in capsys.readouterr().err
     assert cli.run(["caption", str(photos / "0.png"), "--model", str(model), "-o", str(tmp_path / "no" / "x")]) == 1
-    assert "choose another --out" in capsys.readouterr().err
+    assert "or choose another path" in capsys.readouterr().err
     assert cli.run(["caption"]) == 2
     assert "deixis caption photo.jpg" in capsys.readouterr().err
 

@@ -13,36 +13,32 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-import torch
+
+from small_models import small_matcher
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 
-from deixis.pipelines.load import load_captioner, load_model
 from starlette.testclient import TestClient
 
 from deixis import cli
-from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.pipelines.models import load_model
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine
 
 
 @pytest.fixture
-def finder(model: Path, tmp_path: Path) -> Path:
-    """The folder of a phrase grounder without training, for the regions of the captioner."""
-    captioner = load_captioner(model)
-    torch.manual_seed(0)
-    network = ScanNet(ScanConfig(len(captioner.vocabulary), captioner.decoder.config.features, words=8, embed=8))
-    ScanGrounder(network, captioner.vocabulary, captioner.eyes.to_json(), "finder").save_pretrained(tmp_path / "finder")
-    return tmp_path / "finder"
+def grounder(tmp_path: Path) -> Path:
+    """The folder of an untrained phrase grounder with the captioner's extractor."""
+    small_matcher(name="grounder").save_pretrained(tmp_path / "grounder")
+    return tmp_path / "grounder"
 
 
-def test_it_starts_answers_and_stops_on_a_signal(model: Path, finder: Path, photos: Path) -> None:
+def test_it_starts_answers_and_stops_on_a_signal(model: Path, grounder: Path, photos: Path) -> None:
     photo, kind = (photos / "0.png").read_bytes(), {"Content-Type": "image/png"}
-    with TestClient(create_app(Engine([load_model(model), load_model(finder)]))) as client:
+    with TestClient(create_app(Engine([load_model(model), load_model(grounder)])), "http://localhost") as client:
         expected = client.post("/v1/caption", content=photo, headers=kind).json()
     assert expected["words"]
-    options = ["--model", str(model), "--model", str(finder), "--port", "0", "--json"]
+    options = ["--model", str(model), "--model", str(grounder), "--port", "0", "--json"]
     command = [sys.executable, "-m", "deixis.cli", "serve", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
@@ -50,7 +46,7 @@ def test_it_starts_answers_and_stops_on_a_signal(model: Path, finder: Path, phot
         assert run.stderr is not None
         try:
             ready = json.loads(run.stdout.readline())
-            assert ready["models"] == ["small", "finder"]
+            assert ready["models"] == ["small", "grounder"]
             address = urllib.parse.urlsplit(ready["url"])
             assert address.hostname == "127.0.0.1"
             line = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=60)
@@ -62,7 +58,7 @@ def test_it_starts_answers_and_stops_on_a_signal(model: Path, finder: Path, phot
             run.kill()
         assert json.loads(run.stdout.read()) == {"answered": 3}  # each model has answered one of its own at the start
         said = run.stderr.read()
-    assert f"ready: {ready['url']} (small, finder)" in said
+    assert f"ready: {ready['url']} (small, grounder)" in said
     assert said.endswith("stopped; all 3 requests that were taken have been answered.\n")
 
 

@@ -22,9 +22,8 @@ from deixis.calibration import Calibration
 from deixis.errors import UsageError
 from deixis.language.vocabulary import Vocabulary
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.albef.network import AlbefNet
+from deixis.methods.albef.network import AlbefConfig, AlbefNet
 from deixis.methods.reir import phrases
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import ReirConfig, ReirNet

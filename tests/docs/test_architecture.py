@@ -69,3 +69,14 @@ def test_commands_do_not_import_each_other() -> None:
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deixis.commands."):
                 found.add((file.stem, str(node.module).split(".")[2]))
     assert {(command, other) for command, other in found if other not in SHARED} == set()
+
+
+def test_methods_do_not_import_each_other() -> None:
+    methods = {path.name for path in (PACKAGE / "methods").iterdir() if path.is_dir() and not path.name.startswith("_")}
+    found = set()
+    for file in sorted((PACKAGE / "methods").rglob("*.py")):
+        method = file.relative_to(PACKAGE / "methods").parts[0]
+        others = "|".join(sorted(methods - {method}))
+        used = re.findall(rf"deixis\.methods(?:\.| import )({others})\b", file.read_text(encoding="utf-8"))
+        found |= {(method, other) for other in used}
+    assert found == set()

@@ -1,16 +1,22 @@
-"""What the pages for readers tell people to type works as written: commands, Python, requests and links.
+"""Commands, Python examples, HTTP requests and links of the documentation work as written.
 
-Commands of every page are read by their verb's own options. On the pages in ``RUN`` they are carried out too, in order,
-in a folder that has the files they speak of, with models that were trained there in seconds.
+The options of every command are parsed. On the pages in ``RUN`` every command is run, in order, in a folder with the
+files that the pages name. Commands without ``--model`` use the models of the package. Other models are trained by the
+pages' own commands, with small sizes and features.
 """
 
 from __future__ import annotations
 
 import csv
 import importlib
+import json
+import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import wraps
@@ -18,6 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from PIL import Image
@@ -27,21 +34,40 @@ from deixis import cli
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    for path in (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "src").rglob("*.md"),
+        *(ROOT / "experiments").rglob("*.md"),
+    )
 )
-RUN = ("README.md", "docs/quick-start.md", "docs/own-data.md", "docs/api.md")
-READ_ONLY = {"train", "serve", "study", "table", "proposals"}
-"""Verbs that take long, wait for people, or want data or a kind of model that the folder does not have."""
+RUN = (
+    "README.md",
+    "docs/quick-start.md",
+    "docs/own-data.md",
+    "docs/api.md",
+    "docs/pipeline.md",
+    "src/deixis/methods/updown/README.md",
+    "src/deixis/methods/scan/README.md",
+    "src/deixis/methods/reir/README.md",
+    "src/deixis/methods/albef/README.md",
+    "docs/exports.md",
+)
+SERVERS = ("serve", "study")
+"""Verbs that run until a signal."""
 
 CHEAPER = {"features": "--backbone tiny --proposals grid --boxes 20 --processes 1"}
-"""What is added to a command so that seconds are enough for it."""
+"""Options that are added to the commands of a verb, for speed."""
 
-SMALL = "--model.words 16 --min-count 1 --threads 1 --quiet"
-MODELS = {
-    "runs/mine": "distributed-attention-small --phases.0.epochs 1 --phases.1.epochs 1 --model.hidden 24"
-    " --model.attention 12",
-    "runs/finder": "pos-scan-small --phases.0.epochs 1 --phases.1.epochs 1 --model.embed 24",
+SMALL = {
+    "updown": "--model.words 16 --model.hidden 24 --model.attention 12",
+    "distributed-attention": "--model.words 16 --model.hidden 24 --model.attention 12",
+    "pos-scan": "--model.words 16 --model.embed 24",
+    "reir": "",
+    "albef": "",
+    "amc": "",
 }
+"""Options that are added to ``deixis train``, by the begin of the recipe's name, for speed."""
 
 
 # What a page tells people to type -----------------------------------------------------------------------------------
@@ -80,7 +106,7 @@ def test_pages_have_what_is_tested() -> None:
     assert set(RUN) <= set(PAGES)
     for page in RUN:
         assert commands(page, "deixis")
-        assert python_of(page)
+    assert all(python_of(page) for page in ("README.md", "docs/quick-start.md", "docs/own-data.md", "docs/api.md"))
     told = {found[0] for page in PAGES for words in commands(page, "deixis") if (found := cli.find_verb(words))}
     assert set(cli.VERBS) - told == set()
 
@@ -153,17 +179,21 @@ def test_set_up_is_there(page: str) -> None:
         assert set(named.split(",")) <= set(extras), f"{page}: [{named}]"
 
 
-# What they do -------------------------------------------------------------------------------------------------------
+# What the commands do -----------------------------------------------------------------------------------------------
 
 
-def test_what_the_pages_tell_works(
+@pytest.mark.slow
+def test_commands_and_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One test for all pages, because what they need takes longest to make."""
+    """One test for all pages, because later pages use what earlier ones write."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))  # no Java: METEOR would take most of the time
-    make_pictures()
-    make_models(monkeypatch)
+    monkeypatch.setenv("DEIXIS_CACHE", str(tmp_path / "cache"))
+    write_photographs()
+    write_predictions()
+    shutil.copytree(ROOT / "experiments" / "flickr8k-entities", "experiments/flickr8k-entities")
+    shutil.copytree(ROOT / "docs", "docs")
     done: list[list[str]] = []
     for page in RUN:
         names: dict[str, Any] = {"__name__": "page"}
@@ -172,13 +202,14 @@ def test_what_the_pages_tell_works(
                 exec(compile(block, page, "exec"), names)
             for words in lines_of(block, "deixis") if language in ("", "sh") else ():
                 if words not in done:
-                    carry_out(words, capsys)
+                    run_command(words, capsys)
                     done.append(words)
-    answer_requests()
+    assert Path("docs/results.md").read_bytes() == (ROOT / "docs" / "results.md").read_bytes()  # by deixis table
+    check_requests()
 
 
-def make_pictures() -> None:
-    """A photograph, a folder of photographs, and photographs with captions."""
+def write_photographs() -> None:
+    """A photograph, a folder of photographs, photographs with captions, and a small Flickr30k Entities."""
     skimage = pytest.importorskip("skimage.data")
     pictures = {name: Image.fromarray(getattr(skimage, name)()) for name in ("astronaut", "chelsea", "coffee")}
     things = dict(zip(pictures, ("a woman in a suit", "a cat on a beach", "a cup and a spoon"), strict=True))
@@ -195,41 +226,88 @@ def make_pictures() -> None:
         rows += [[file, f"{things[name]} with a dog", split], [file, f"there is {things[name]}", split]]
     with Path("my-photos/captions.csv").open("w", encoding="utf-8", newline="") as file_of_captions:
         csv.writer(file_of_captions).writerows(rows)
+    for root in (Path("flickr30k"), Path("path/to/flickr30k-entities")):
+        for folder in ("Sentences", "Annotations", "flickr30k-images"):
+            (root / folder).mkdir(parents=True)
+        pictures["coffee"].resize((100, 50)).save(root / "flickr30k-images" / "7.jpg")
+        (root / "Sentences" / "7.txt").write_text("[/EN#1/other A cup] stands on [/EN#2/other a table] .\n")
+        (root / "Annotations" / "7.xml").write_text(XML)
+        for split in ("train", "val", "test"):
+            (root / f"{split}.txt").write_text("7\n")
 
 
-def make_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A captioner and a finder, which are also those of the package, and predictions of a model."""
-    from deixis.pipelines import models as pretrained
-
-    do(f"features my-photos -o my.store {CHEAPER['features']} --quiet")
-    for name, (run, recipe) in zip(
-        (pretrained.DEFAULT_CAPTIONER, pretrained.DEFAULT_GROUNDER), MODELS.items(), strict=True
-    ):
-        do(f"train {recipe} --data my-photos --features my.store --out {run} {SMALL}")
-        shutil.copytree(run, Path("package") / name)
-    do("eval runs/mine --data my-photos --features my.store --out eval --quiet")
-    shutil.copy("eval/captions.jsonl", "answers.jsonl")
-    do("score answers.jsonl --reference my-photos --out theirs.json --quiet")
-    monkeypatch.setattr(pretrained, "PACKAGE", Path("package").resolve())
+XML = """<annotation><filename>7.jpg</filename><size><width>100</width><height>50</height><depth>3</depth></size>
+<object><name>1</name><bndbox><xmin>20</xmin><ymin>5</ymin><xmax>60</xmax><ymax>40</ymax></bndbox></object>
+<object><name>2</name><bndbox><xmin>1</xmin><ymin>20</ymin><xmax>100</xmax><ymax>50</ymax></bndbox></object>
+</annotation>"""
 
 
-def do(order: str) -> None:
-    assert cli.run(shlex.split(order)) == 0, order
+def write_predictions() -> None:
+    """Captions of another model for the test split, their scores, captions of two models, and phrases of a grounder."""
+    write_captions("theirs.jsonl", {f"{number}.png": "a woman on a beach" for number in (9, 10, 11)}, (80, 80))
+    run("score theirs.jsonl --reference my-photos --out theirs.json --quiet")
+    write_captions("answers.jsonl", {f"{number}.png": "a cat with a dog" for number in (9, 10, 11)}, (80, 80))
+    for model in ("da", "updown"):
+        Path(model).mkdir()
+        sentences = {"chelsea.jpg": "a cat sits", "coffee.jpg": "a cup stands"}
+        write_captions(f"{model}/captions.jsonl", sentences, (150, 100), 40.0 if model == "da" else 80.0)
+    phrase = {"image": "7", "phrase": "A cup", "caption": 0, "start": 0, "box": [19, 4, 60, 40], "score": 0.9}
+    Path("runs/reir/eval-test").mkdir(parents=True)
+    Path("runs/reir/eval-test/phrases.jsonl").write_text(json.dumps(phrase) + "\n")
 
 
-def carry_out(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Run a command, unless it is only read; it must succeed and write the files that it names."""
+def write_captions(file: str, sentences: dict[str, str], size: tuple[int, int], right: float = 40.0) -> None:
+    """Grounded captions with a box for the first noun."""
+    from deixis.types import GroundedCaption, Grounding
+
+    lines = []
+    for image, text in sentences.items():
+        words = tuple(text.split())
+        noun = Grounding(" ".join(words[:2]), (5.0, 5.0, right, 60.0), 0.9, start=0, end=2, head=1)
+        lines.append(json.dumps(GroundedCaption(words, (noun,), None, image, *size, file).to_json()))
+    Path(file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def run(command: str) -> None:
+    assert cli.run(shlex.split(command)) == 0, command
+
+
+def run_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Run a command; it must succeed and write the files that it names."""
     found = cli.find_verb(words)
-    if found is None or found[0] in READ_ONLY:
+    verb = found[0] if found else ""
+    added = shlex.split(CHEAPER.get(verb, ""))
+    if verb == "train":
+        (small,) = (options for name, options in SMALL.items() if words[1].startswith(name))
+        added = [*shlex.split(small), "--min-count", "1", "--threads", "1", "--quiet"]
+    if verb in SERVERS:
+        run_server(words)
         return
-    code = cli.run([*words, *shlex.split(CHEAPER.get(found[0], ""))])
+    code = cli.run([*words, *added])
     assert code == 0, f"deixis {shlex.join(words)}: {capsys.readouterr().err}"
     for option, value in pairwise(words):
         if option in ("--draw", "--heat", "--out", "-o", "--branches"):
             assert Path(value).exists(), f"deixis {shlex.join(words)} wrote no {value}"
 
 
-def answer_requests() -> None:
+def run_server(words: list[str]) -> None:
+    """Start a server, request its page and stop it with SIGTERM."""
+    without_port = [word for word in words if word not in ("--port", "8421")]
+    command = [sys.executable, "-m", "deixis", *without_port, "--port", "0", "--json"]
+    quiet = {**os.environ, "BROWSER": "true"}  # --browse runs this program
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet) as server:
+        assert server.stdout is not None
+        try:
+            ready = json.loads(server.stdout.readline())
+            with urlopen(ready["url"], timeout=30) as page:
+                assert page.status == 200
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(60) == 0, words
+        finally:
+            server.kill()
+
+
+def check_requests() -> None:
     """Every request of the page is answered, and the page names every route."""
     from starlette.testclient import TestClient
 
@@ -238,7 +316,9 @@ def answer_requests() -> None:
     from deixis.serve.engine import Engine
 
     page, photo = "docs/api.md", Path("photo.jpg").read_bytes()
-    with TestClient(create_app(Engine([load_captioner(), load_grounder()]))) as client:
+    with TestClient(
+        create_app(Engine([load_captioner(), load_grounder()])), base_url="http://127.0.0.1:8421"
+    ) as client:
         asked = commands(page, "curl")
         assert asked
         for words in asked:

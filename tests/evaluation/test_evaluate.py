@@ -17,12 +17,12 @@ from deixis.evaluation.files import write_evaluation
 from deixis.evaluation.split import SplitPhotos
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
+from deixis.localize.points import bicubic_maximum
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.bootstrap import paired_bootstrap
 from deixis.metrics.evaluate import ClassCount, Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions
-from deixis.metrics.phrases import peak
 from deixis.metrics.references import Reference, make_reference
 from deixis.pipelines.caption import CaptionOptions, caption
 from deixis.pipelines.models import Models
@@ -258,7 +258,7 @@ def test_heat_maps_are_replaced_by_their_maximum(world: World, tmp_path: Path, m
     """Pointing scores the maximum of the heat map, which may lie outside the box."""
     heat = HeatMap(np.array([[0.1, 0.2, 0.1], [0.1, 0.3, 0.9]]), (90, 40))
     box, inside = (0, 0, 9, 9), (4.0, 4.0)
-    assert peak(heat) not in (inside, heat.argmax())  # else this test shows nothing
+    assert bicubic_maximum(heat) not in (inside, heat.argmax())  # else this test shows nothing
 
     def ground(photo: Any, queries: Sequence[Query], place: Any = None) -> list[Grounding]:
         phrases = [phrase for query in queries for phrase in query.phrases]
@@ -272,7 +272,7 @@ def test_heat_maps_are_replaced_by_their_maximum(world: World, tmp_path: Path, m
     for record, mention in zip(records, found, strict=True):
         assert "heat" not in record
         assert (record["image"], record["caption"], record["start"]) == (mention.image, mention.caption, mention.start)
-        assert (tuple(record["point"]), tuple(record["heat_point"])) == (inside, peak(heat))
+        assert (tuple(record["point"]), tuple(record["heat_point"])) == (inside, bicubic_maximum(heat))
 
 
 def test_a_matcher_is_also_scored_on_retrieval(world: World) -> None:

@@ -37,8 +37,8 @@ def test_gain_is_against_the_likeliest_blank_image() -> None:
     network, without_image = captioner.network, []
     for regions in blank.regions:
         encoded = network.encode_regions(pad_regions([regions]))
-        weights = network.weights(2)
-        state, word, total = network.start(encoded, 1), Vocabulary.bos, 0.0
+        weights = network.step_weights(2)
+        state, word, total = network.initial_state(encoded, 1), Vocabulary.bos, 0.0
         for t, said in enumerate([*map(captioner.vocabulary.id, candidate.words), Vocabulary.eos]):
             if t < captioner.generation.max_words:
                 state, logprobs, _ = network.step(encoded, torch.tensor([[word]]), state, weights)

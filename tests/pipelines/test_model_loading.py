@@ -17,9 +17,8 @@ from deixis import DeixisError
 from deixis import model_folder as packing
 from deixis.data import Caption, Dataset, Sample
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.config import small
 from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.albef.network import AlbefNet
+from deixis.methods.albef.network import AlbefNet, small
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.score import mean_score, save_scores
 from deixis.model_folder import Precision, folder_hash, pack_model, read_model, write_model
@@ -41,7 +40,7 @@ from deixis.pipelines.results import CaptionResult
 from deixis.vision.extractor import named_extractor
 from small_models import noise, small_captioner, small_matcher
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "flickr8k-entities"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import ship
 
 LARGEST = 20_000_000

@@ -1,8 +1,7 @@
-"""A tiny captioner and a tiny finder, and one server with both for all tests of a process."""
+"""Two tiny captioners and a tiny grounder, and one server with all for the tests of a process."""
 
 from __future__ import annotations
 
-import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,40 +11,39 @@ import numpy as np
 import pytest
 import torch
 import uvicorn
-from PIL import Image
-from serving import BYTES, PIXELS, VOCABULARY, Client, Models, png, taught
+from serving import BYTES, PIXELS, VOCABULARY, Client, Models, taught
 
 from deixis.calibration import Calibration
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.pipelines.ground import ground
+from deixis.pipelines.photo import Photo
 from deixis.serve.app import create_app
 from deixis.serve.engine import Engine, Limits
 from deixis.serve.run import listen
 from deixis.serve.upload import UploadLimits
 from deixis.vision.extractor import named_extractor
+from small_models import FEATURES, noise
 
 
 @pytest.fixture(scope="session")
 def models() -> Models:
     torch.manual_seed(3)
-    eyes = named_extractor("tiny", "grid")
-    extractor = eyes.to_json()
-    regions = eyes.extract(Image.open(io.BytesIO(png())))
-    width = regions.features.shape[1]
-    config = DecoderConfig(len(VOCABULARY), width, words=8, hidden=16, attention=6, branches=2, dropout=0.0)
+    extractor = named_extractor("tiny", "grid").to_json()
+    config = DecoderConfig(len(VOCABULARY), FEATURES, words=8, hidden=16, attention=6, branches=2, dropout=0.0)
     several = Captioner(taught(Decoder(config)), VOCABULARY, extractor, "tiny")
-    plain = Captioner(taught(Decoder(replace(config, branches=1))), VOCABULARY, extractor, "plain")
-    matcher = ScanNet(ScanConfig(len(VOCABULARY), width, words=8, embed=12, count="nouns"))
-    torch.nn.init.normal_(matcher.embed.weight)
-    finder = ScanGrounder(matcher, VOCABULARY, extractor, "finder", Calibration(slope=1.0))
-    scores = {one.text: one.score for one in finder.ground(regions, ["a dog", "a ball"])}
+    single = Captioner(taught(Decoder(replace(config, branches=1))), VOCABULARY, extractor, "single")
+    network = ScanNet(ScanConfig(len(VOCABULARY), FEATURES, words=8, embed=12, count="nouns"))
+    torch.nn.init.normal_(network.embed.weight)
+    grounder = ScanGrounder(network, VOCABULARY, extractor, "grounder", Calibration(slope=1.0))
+    scores = {one.text: one.score for one in ground(Photo(noise()), ["a dog", "a ball"], grounder)}
     absent, present = sorted(scores, key=lambda text: scores[text])
     low, high = (np.log(scores[text] / (1 - scores[text])) for text in (absent, present))
-    slope = 4 / (high - low)  # the two come out at chances of .12 and .88
-    finder.calibration = Calibration(slope, -slope * (low + high) / 2)
-    return Models(several, plain, finder, present, absent)
+    slope = 4 / (high - low)  # the two get probabilities of .12 and .88
+    grounder.calibration = Calibration(slope, -slope * (low + high) / 2)
+    return Models(several, single, grounder, present, absent)
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +72,6 @@ def start() -> Iterator[Callable[..., Client]]:
 
 @pytest.fixture(scope="session")
 def server(models: Models, start: Callable[..., Client]) -> Client:
-    engine = Engine([models.captioner, models.plain, models.finder], Limits(pixels=PIXELS))
+    engine = Engine([models.captioner, models.single, models.grounder], Limits(pixels=PIXELS))
     engine.warm()
     return start(engine, UploadLimits(bytes=BYTES, seconds=2.0))

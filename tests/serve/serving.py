@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.scan.model import ScanGrounder
@@ -19,6 +17,7 @@ from deixis.methods.updown.losses.cross_entropy import cross_entropy
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder
 from deixis.serve.engine import Engine
+from small_models import noise
 
 SENTENCE = ["a", "dog", "runs", "after", "a", "red", "ball"]
 VOCABULARY = Vocabulary.build([SENTENCE], minimum=1)
@@ -26,15 +25,14 @@ BYTES, PIXELS = 400_000, 1_000_000
 
 
 def png(seed: int = 0, size: tuple[int, int] = (60, 40)) -> bytes:
-    """A photograph of noise."""
+    """Return the file of a picture of noise."""
     file = io.BytesIO()
-    noise = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
-    Image.fromarray(noise).save(file, "PNG")
+    noise(seed, size).save(file, "PNG")
     return file.getvalue()
 
 
 def taught(decoder: Decoder) -> Decoder:
-    """The decoder, once it can say its sentence whatever it sees."""
+    """Return the decoder, trained to generate its sentence for every photograph."""
     words = torch.tensor([[VOCABULARY.encode(SENTENCE)]])
     features, mask = torch.randn(1, 4, decoder.config.features), torch.ones(1, 4, dtype=torch.bool)
     optimiser = torch.optim.Adam(decoder.parameters(), lr=0.02)
@@ -49,11 +47,11 @@ def taught(decoder: Decoder) -> Decoder:
 
 @dataclass(frozen=True)
 class Models:
-    """What the server has, and a phrase that its finder finds in ``png()``, and one that it does not."""
+    """The models of the server, a phrase that its grounder finds in ``png()``, and one that it does not find."""
 
     captioner: Captioner
-    plain: Captioner  # with one branch
-    finder: ScanGrounder
+    single: Captioner  # with one branch
+    grounder: ScanGrounder
     present: str
     absent: str
 

@@ -47,11 +47,14 @@ class Site:
             time.sleep(0.01)
         self.port = self.server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
+        page = self.ask("/")[1].decode()
+        self.token = re.search(r'name="deixis-token" content="([^"]+)"', page)[1]
 
     def ask(self, path, body=None):
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         content = None if body is None else json.dumps(body)
-        line.request("GET" if body is None else "POST", path, content, {"Content-Type": "application/json"})
+        headers = {} if body is None else {"Content-Type": "application/json", "X-Deixis-Token": self.token}
+        line.request("GET" if body is None else "POST", path, content, headers)
         answer = line.getresponse()
         told = answer.read()
         line.close()

@@ -5,7 +5,6 @@ Results go to stdout; progress and messages go to stderr.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -13,14 +12,19 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
+from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
+from deixis.errors import DeixisError, safe_text
+from deixis.files import json_text
 from deixis.types import Json
 
 if TYPE_CHECKING:
@@ -48,6 +52,10 @@ Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis p
 Boxes = Annotated[int, tyro.conf.arg(help="maximum number of boxes per image, including the whole image.")]
 Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, or timm-MODEL if timm is installed.")]
 Host = Annotated[str, tyro.conf.arg(help="address to listen on; 0.0.0.0 accepts connections from other machines.")]
+AllowHost = Annotated[
+    tyro.conf.UseAppendAction[tuple[str, ...]],
+    tyro.conf.arg(help="further name by which browsers may reach the server; give it several times for several names."),
+]
 Port = Annotated[int, tyro.conf.arg(help="port to listen on; 0: any free port.")]
 Browse = Annotated[Switch, tyro.conf.arg(help="open the page in a browser.")]
 
@@ -79,20 +87,65 @@ def caption_options(rerank: str, place: str | None, check: str) -> CaptionOption
 # Output -----------------------------------------------------------------------------------------------------------
 
 
-def stderr_console(quiet: bool = False) -> Console:
+class PlainConsole(Console):
+    """Console that prints names of files and texts of users as they are.
+
+    Text in brackets is never markup. Control characters, which could move the cursor or colour the terminal, and
+    bytes that are not UTF-8 are printed as escapes.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the segments of a renderable; their text is safe for a terminal."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(safe_text(segment.text), segment.style)
+
+    def status(self, status: str) -> Activity:  # type: ignore[override]  # only texts, and no other options
+        """Show what is being done."""
+        return Activity(status, self)
+
+
+class Activity(Status):
+    """A line that says what is being done; unexpected errors name it too."""
+
+    def __init__(self, text: str, console: Console) -> None:
+        self.text = text
+        super().__init__(Text(safe_text(text)), console=console)
+
+    def update(self, status: str) -> None:  # type: ignore[override]  # only texts, and no other options
+        """Change the text."""
+        self.text = status
+        super().update(Text(safe_text(status)))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, Exception) and not isinstance(error, DeixisError):
+            error.add_note(self.text)
+
+
+def stderr_console(quiet: bool = False) -> PlainConsole:
     """Console for progress and messages."""
-    return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    return PlainConsole(stderr=True, quiet=quiet, soft_wrap=True)
 
 
-def stdout_console(quiet: bool = False) -> Console:
+def stdout_console(quiet: bool = False) -> PlainConsole:
     """Console for results; in a pipe it is wide enough for every table."""
     fitted = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(quiet=quiet, highlight=False, width=None if fitted else WIDE)
+    return PlainConsole(quiet=quiet, width=None if fitted else WIDE)
+
+
+def print_line(text: str) -> None:
+    """Write a line to stdout; names of files in it are safe for a terminal."""
+    print(safe_text(text))
 
 
 def print_json(value: object, indent: int | None = 2) -> None:
     """Write a JSON document to stdout; ``indent=None`` writes one line."""
-    print(json.dumps(value, ensure_ascii=False, indent=indent), flush=True)
+    print(json_text(value, indent), flush=True)
 
 
 def print_some(console: Console, lines: Sequence[object], limit: int, rest: str = "") -> None:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from deixis.commands.console import AsJson, Quiet, print_json, print_some, stderr_console, stdout_console
 from deixis.data.report import Report, inspect
@@ -31,7 +31,7 @@ def check(root: Folder, as_json: AsJson = False, quiet: Quiet = False) -> int:
     """
     console = stderr_console(quiet)
     with console.status("reading") as status:
-        report = inspect(root, lambda split: status.update(escape(f"reading {split} of {root}")))
+        report = inspect(root, lambda split: status.update(f"reading {split} of {root}"))
     if as_json:
         print_json(report.to_json())
     else:
@@ -63,7 +63,7 @@ def show(
     if n < 1:
         raise UsageError(f"--n is {n}; it must be at least 1.")
     console = stderr_console(quiet)
-    with console.status(escape(f"drawing images of {root}")):
+    with console.status(f"drawing images of {root}"):
         from deixis.show.drawing import save_drawing
         from deixis.show.samples import draw_samples
 
@@ -74,7 +74,7 @@ def show(
 
 
 def _print_report(report: Report, root: Path, stdout: Console) -> None:
-    stdout.print(f"[bold]{report.dataset}[/bold] in {escape(str(root))}\n")
+    stdout.print(Text.assemble((report.dataset, "bold"), f" in {root}\n"))
     table = Table("split", box=None, pad_edge=False, padding=(0, 2))
     for column in ("images", "captions", "phrases", "boxed images", "boxes"):
         table.add_column(column, justify="right")

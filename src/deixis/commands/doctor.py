@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from rich.console import Console
 from rich.text import Text
 
-from deixis.commands.console import AsJson, print_json, stderr_console
+from deixis.commands.console import AsJson, print_json, stderr_console, stdout_console
 from deixis.installation import Finding, check_installation
 
 
@@ -27,7 +26,7 @@ def doctor(as_json: AsJson = False) -> int:
         if as_json:
             print_json(asdict(finding), indent=None)
         else:
-            Console(highlight=False, soft_wrap=True).print(_line(finding))
+            stdout_console().print(_line(finding), soft_wrap=True)
     return 1 if any(finding.needed and not finding.ok for finding in findings) else 0
 
 

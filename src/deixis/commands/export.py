@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.markup import escape
 
 from deixis.commands.console import AsJson, Quiet, print_json, print_some, stderr_console
 from deixis.data import Skipped, load
@@ -57,17 +56,17 @@ def export(
         raise UsageError(f"--split is '{split}'; it must be a plain name such as test.")
     console = stderr_console(quiet)
     skipped: list[Skipped] = []
-    with console.status(escape(f"reading {source}")) as status:
+    with console.status(f"reading {source}") as status:
         pictures = read(source, skipped, image)
         if data is not None:
-            status.update(escape(f"reading {data}"))
+            status.update(f"reading {data}")
             pictures = add_to_captions(pictures, load(data, split or "test"))
         if images is not None:
             pictures = add_files(pictures, Photographs(images), skipped)
         if not pictures:
             first = f" ({len(skipped):,} bad records; the first: {skipped[0]})" if skipped else ""
             raise DeixisError(f"{source} has nothing to export{first}.")
-        status.update(escape(f"writing {out}"))
+        status.update(f"writing {out}")
         skipped += write(pictures, to, out, split=split, prefix=prefix, quiet=quiet)
     captions = sum(len(picture.captions) for picture in pictures)
     boxes = sum(len(picture.places()) for picture in pictures)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.markup import escape
 from rich.table import Column, Table
 
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, stdout_console
@@ -92,5 +91,5 @@ def _table(found: Sequence[Grounding]) -> Table:
     table = Table(Column("phrase", min_width=8), *numbers, "", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for one in found:
         absent = "" if one.score >= MIN_PRESENCE else "probably absent"
-        table.add_row(escape(one.text), f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), absent)
+        table.add_row(one.text, f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), absent)
     return table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, track
+from deixis.commands.console import AsJson, Device, Quiet, print_json, print_line, stderr_console, track
 from deixis.errors import DeixisError, UsageError
 from deixis.pipelines.models import DEFAULT_GROUNDER
 
@@ -65,7 +65,7 @@ def search(
             print_json(hit.to_json(), indent=None)
         else:
             boxes = ", ".join(f"{g.text} [{', '.join(f'{side:.0f}' for side in g.box)}]" for g in hit.groundings)
-            print(f"{hit.score:.3f}  {hit.image}  {boxes}")
+            print_line(f"{hit.score:.3f}  {hit.image}  {boxes}")
     return 0
 
 

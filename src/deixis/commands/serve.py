@@ -5,6 +5,7 @@ from __future__ import annotations
 import tyro
 
 from deixis.commands.console import (
+    AllowHost,
     AsJson,
     Browse,
     Device,
@@ -24,6 +25,7 @@ def serve(
     *,
     model: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     host: Host = "127.0.0.1",
+    allow_host: AllowHost = (),
     port: Port = 8421,
     threads: Threads = 0,
     waiting: int = 32,
@@ -50,6 +52,7 @@ def serve(
     talk = stderr_console(quiet)
     with requires_extra("serve"):
         from deixis.serve.app import create_app
+        from deixis.serve.guard import Hosts
         from deixis.serve.run import listen, run_app
         from deixis.serve.upload import UploadLimits
     listener = listen(host, port)
@@ -64,7 +67,7 @@ def serve(
         models = [load_model(one, device) for one in model or model_names() or (DEFAULT_CAPTIONER,)]
         engine = Engine(models, Limits(pixels=round(megapixels * 1e6), waiting=waiting))
         engine.warm()
-    app = create_app(engine, UploadLimits(bytes=round(megabytes * 1e6)))
+    app = create_app(engine, UploadLimits(bytes=round(megabytes * 1e6)), Hosts.of(host, allow_host))
     about = f"({', '.join(engine.models)}). Ctrl-C stops the server."
     print_ready(talk, listener.url, listener.public, about, {"models": list(engine.models)} if as_json else None)
     run_app(app, listener, browse=browse, shutdown_seconds=120)

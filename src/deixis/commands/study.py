@@ -7,10 +7,10 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 
 from deixis.commands.console import (
+    AllowHost,
     AsJson,
     Browse,
     Host,
@@ -40,6 +40,7 @@ def study(
     raters_each: int = 2,
     seed: int = 0,
     host: Host = "127.0.0.1",
+    allow_host: AllowHost = (),
     port: Port = 8422,
     browse: Browse = False,
     as_json: AsJson = False,
@@ -75,9 +76,10 @@ def study(
     if images_each < 0 or raters_each < 1:
         raise UsageError("--images-each must be at least 0 and --raters-each at least 1.")
     with requires_extra("serve"):
+        from deixis.serve.guard import Hosts
         from deixis.serve.run import listen, run_app
         from deixis.study.app import create_app
-    with console.status(escape(f"matching {predictions[0]} and {predictions[1]}")):
+    with console.status(f"matching {predictions[0]} and {predictions[1]}"):
         matched = match_predictions(*predictions, images=images, quiet=quiet)
     _print_skipped(matched, images, console)
     plan = Plan(matched.a, matched.b, images_each=images_each, raters_each=raters_each, seed=seed)
@@ -87,7 +89,7 @@ def study(
     listener = listen(host, port)
     record = {"study": str(out)} if as_json else None
     print_ready(console, listener.url, listener.public, "(Ctrl-C stops the server; ratings are saved)", record)
-    run_app(create_app(database, matched.photographs), listener, browse=browse)
+    run_app(create_app(database, matched.photographs, Hosts.of(host, allow_host)), listener, browse=browse)
     console.print(f"Stopped. 'deixis study --results {out}' prints the results.", markup=False)
     return 0
 
@@ -125,5 +127,5 @@ def _shares(found: Results, plan: Plan) -> Table:
     table = Table("", Column("%", justify="right"), Column("ratings", justify="right"), box=None, pad_edge=False)
     verdicts = {"about equal": found.equal, f"{plan.a} is better": found.a, f"{plan.b} is better": found.b}
     for name, share in verdicts.items():
-        table.add_row(escape(name), f"{share:.1%}"[:-1], f"{round(share * found.ratings):,}")
+        table.add_row(name, f"{share:.1%}"[:-1], f"{round(share * found.ratings):,}")
     return table

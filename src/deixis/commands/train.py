@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
+from deixis.files import exclusive, make_folder
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
 from deixis.training.recipe import Recipe
@@ -96,7 +97,8 @@ def train(options: Options[Recipe]) -> int:
     found = []
     for seed in range(options.recipe.seed, options.recipe.seed + options.seeds):
         out = options.out if options.seeds == 1 else options.out / f"seed-{seed}"
-        with TrainingProgress(console, f"{options.recipe.name}, seed {seed}") as progress:
+        make_folder(out)
+        with exclusive(out, "--out"), TrainingProgress(console, f"{options.recipe.name}, seed {seed}") as progress:
             run_recipe(replace(options.recipe, seed=seed), data, out, progress.callbacks(), init)
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])

@@ -15,6 +15,7 @@ import math
 import os
 import re
 import reprlib
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from deixis.types import Box
 MAX_JSON = 4 * 2**30
 """Maximum size in bytes; the largest official file (Visual Genome's scene graphs) is smaller."""
 MAX_TEXT = 512 * 2**20
+MAX_ROW_LINES = 100  # maximum lines of a table row; quoted fields may contain line breaks
 MAX_XML = 16 * 2**20
 MAX_XML_DEPTH = 64
 
@@ -94,26 +96,34 @@ def read_table(path: Path, delimiter: str, skipped: list[Skipped]) -> Iterator[t
     """Yield the rows of a CSV or TSV file with a header, each with the number of its first line.
 
     Quoted fields may contain line breaks. Column names are stripped and in lower case. A row with another number of
-    fields than the header, or with an unclosed quote, is added to ``skipped``; reading continues at the next line.
+    fields than the header, or with a quote that is not closed within ``MAX_ROW_LINES``, is added to ``skipped``;
+    reading continues at the next line. The time is linear in the size of the file, also if every row is invalid.
     """
-    lines = read_text(path).split("\n")
     header: list[str] = []
+    for number, row in _table_rows(path, delimiter, skipped):
+        if not any(cell.strip() for cell in row):
+            continue
+        if not header:
+            header = [cell.strip().lower() for cell in row]
+        elif len(row) != len(header):
+            skipped.append(
+                Skipped(str(path), f"expected {len(header)} fields, as in the header, found {len(row)}", number)
+            )
+        else:
+            yield number, dict(zip(header, row, strict=True))
+
+
+def _table_rows(path: Path, delimiter: str, skipped: list[Skipped]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a table with the numbers of their first lines; add invalid rows to ``skipped``."""
+    lines = read_text(path).split("\n")
     at = 0
     while at < len(lines):
-        reader = csv.reader((f"{line}\n" for line in lines[at:]), delimiter=delimiter, strict=True)
-        first = at
+        some = (f"{lines[i]}\n" for i in range(at, min(at + MAX_ROW_LINES, len(lines))))
+        reader = csv.reader(some, delimiter=delimiter, strict=True)
         try:
-            for row in reader:
-                number, at = at + 1, first + reader.line_num
-                if not any(cell.strip() for cell in row):
-                    continue
-                if not header:
-                    header = [cell.strip().lower() for cell in row]
-                elif len(row) != len(header):
-                    reason = f"expected {len(header)} fields, as in the header, found {len(row)}"
-                    skipped.append(Skipped(str(path), reason, number))
-                else:
-                    yield number, dict(zip(header, row, strict=True))
+            row = next(reader)
+            yield at + 1, row
+            at += reader.line_num
         except csv.Error as error:
             # An unclosed quote would include all following rows: skip only one line.
             skipped.append(Skipped(str(path), f"invalid row ({error})", at + 1))
@@ -212,11 +222,13 @@ def read_packed_json(path: Path, limit: int) -> Any:
 
 @contextmanager
 def _limited(path: Path, limit: int) -> Iterator[None]:
-    """Context for reading a file: raise an error with its path if it is too large, missing or unreadable."""
+    """Context for reading a file: raise an error if it is missing, unreadable, not a regular file or too large."""
     try:
-        size = path.stat().st_size
-        if size > limit:
-            raise BadFile(path, f"{size:,} bytes, more than the limit of {limit:,} for this kind of file")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise BadFile(path, "a pipe, device or socket. Expected a regular file")
+        if found.st_size > limit:
+            raise BadFile(path, f"{found.st_size:,} bytes, more than the limit of {limit:,} for this kind of file")
         yield
     except FileNotFoundError:
         raise DeixisError(
@@ -320,9 +332,21 @@ def good_records(records: Any, path: Path, kind: str, use: Callable[[Any], None]
         raise BadFile(path, f"expected a list of {kind} records")
     for index, record in enumerate(records):
         try:
-            use(record)
+            with record_errors():
+                use(record)
         except BadRecord as error:
             skipped.append(Skipped(str(path), f"{kind} {index}: {error}"))
+
+
+@contextmanager
+def record_errors() -> Iterator[None]:
+    """Convert errors caused by an unexpected structure of a record to :class:`BadRecord`."""
+    try:
+        yield
+    except BadRecord:
+        raise
+    except (AttributeError, TypeError, LookupError, ValueError, ArithmeticError) as error:
+        raise BadRecord(f"unexpected structure ({type(error).__name__}: {str(error)[:80]})") from None
 
 
 def _finite(value: Any) -> bool:

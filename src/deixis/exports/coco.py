@@ -7,7 +7,6 @@ of a box in a caption; ``model`` and ``logprob`` of a caption.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +37,7 @@ from deixis.exports.picture import (
     sized,
     split_ending,
 )
-from deixis.files import write_atomic
+from deixis.files import json_text, write_atomic
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding, Json
 
@@ -85,7 +84,7 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
 
 def _write(path: Path, content: Json) -> None:
     info = {"description": "predictions of Deixis"}
-    write_atomic(path, json.dumps({"info": info} | content, ensure_ascii=False))
+    write_atomic(path, json_text({"info": info} | content))
 
 
 def _numbers(names: Sequence[str]) -> list[int]:

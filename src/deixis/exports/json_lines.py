@@ -6,16 +6,15 @@ A line is a grounded caption (:meth:`GroundedCaption.to_json`) or a phrase predi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from deixis.data.reading import BadRecord, get_int, get_numbers, get_size, get_text
+from deixis.data.reading import BadRecord, get_int, get_numbers, get_size, get_text, record_errors
 from deixis.data.sample import Skipped
 from deixis.errors import DeixisError
 from deixis.exports.picture import Answer, Picture, PictureBuilder, box_of
-from deixis.files import write_atomic
+from deixis.files import json_text, write_atomic
 from deixis.types import GroundedCaption, Grounding, HeatMap, Json
 
 
@@ -31,16 +30,21 @@ def read_records(
     builder = PictureBuilder()
     for line, record in records:
         try:
-            if not is_deixis_record(record):
-                raise BadRecord("expected a grounded caption or a phrase with a box")
-            name = _image(record, image)
-            if "groundings" in record:
-                builder.add_caption(_caption({**record, "image": name}))
-            else:
-                builder.add_answer(name, _answer(record), get_size(record) if record.get("width") else None)
+            with record_errors():
+                _read_record(record, builder, image)
         except BadRecord as error:
             skipped.append(Skipped(str(path), str(error), line))
     return builder.pictures()
+
+
+def _read_record(record: Any, builder: PictureBuilder, image: str) -> None:
+    if not is_deixis_record(record):
+        raise BadRecord("expected a grounded caption or a phrase with a box")
+    name = _image(record, image)
+    if "groundings" in record:
+        builder.add_caption(_caption({**record, "image": name}))
+    else:
+        builder.add_answer(name, _answer(record), get_size(record) if record.get("width") else None)
 
 
 def write(pictures: Sequence[Picture], out: Path) -> None:
@@ -49,7 +53,7 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
     for picture in pictures:
         lines += [caption.to_json() for caption in picture.captions]
         lines += [_answer_json(picture, answer) for answer in picture.answers]
-    write_atomic(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_atomic(out, "".join(json_text(line) + "\n" for line in lines))
 
 
 def _image(record: Json, default: str) -> str:
@@ -66,8 +70,6 @@ def _caption(record: Json) -> GroundedCaption:
         return GroundedCaption.from_json(record)
     except DeixisError as error:
         raise BadRecord(str(error).rstrip(".")) from None
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadRecord("invalid grounded caption") from None
 
 
 def _answer(record: Json) -> Answer:

@@ -7,7 +7,6 @@ When reading, the last annotation of a task is used, or else its prediction.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from deixis.exports.picture import (
     sentence,
     sized,
 )
-from deixis.files import write_atomic
+from deixis.files import json_text, write_atomic
 from deixis.language.tokenise import tokens
 from deixis.show.draw import colour
 from deixis.types import GroundedCaption, Grounding, Json
@@ -58,7 +57,7 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
             ]
             result = _rectangles([answer.grounding for answer in answers], places, size, nouns)
             tasks.append({"data": data, "predictions": [_prediction(result, model)]})
-    write_atomic(out / TASKS, json.dumps(tasks, ensure_ascii=False, indent=1))
+    write_atomic(out / TASKS, json_text(tasks, indent=1))
     write_atomic(out / CONFIG, _config(sorted(used)))
 
 
@@ -170,6 +169,8 @@ def _selected_annotation(task: Json) -> tuple[Json, str]:
 
 def _rectangle(item: Json) -> tuple[Grounding, Json, Size]:
     value, size = get(item, "value"), (get_int(item, "original_width"), get_int(item, "original_height"))
+    if not isinstance(value, dict):
+        raise BadRecord('"value" of a rectangle must be an object')
     if value.get("rotation"):
         raise BadRecord("a rotated rectangle cannot be converted to a box")
     corners = get_numbers({"box": [value.get(name) for name in ("x", "y", "width", "height")]}, "box", 4)

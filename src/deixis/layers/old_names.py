@@ -18,4 +18,5 @@ def accept_old_names(module: nn.Module, renamed: Mapping[str, str]) -> None:
             if new != name:
                 state[new] = state.pop(name)
 
+    module.renamed_parts = renamed  # type: ignore[assignment]  # read by model_folder, before weights are loaded
     module.register_load_state_dict_pre_hook(rename)  # type: ignore[no-untyped-call]

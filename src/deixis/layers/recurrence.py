@@ -21,10 +21,14 @@ class RecurrentWeight:
 
     def __init__(self, weight: Tensor) -> None:
         self.uses: Uses = []
-        self.weight: Tensor = _SumGradient.apply(weight, self.uses)  # type: ignore[no-untyped-call]
+        self.weight = weight
+        if torch.is_grad_enabled():
+            self.weight = _SumGradient.apply(weight, self.uses)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x [..., in]`` times the weight, ``[..., out]``."""
+        if not torch.is_grad_enabled():
+            return F.linear(x, self.weight)
         product: Tensor = _Multiply.apply(x, self.weight, self.uses)  # type: ignore[no-untyped-call]
         return product
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from deixis import __version__
 from deixis.data.reading import MAX_JSON, BadFile, read_json, read_packed_json
 from deixis.errors import DeixisError
-from deixis.files import write_atomic
+from deixis.files import encode_text, write_atomic
 
 Values = npt.NDArray[np.float64]
 Rule = Callable[[Values], Values]  # sums of statistics [B, S] -> metric values [B]
@@ -99,7 +99,7 @@ def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) ->
 
 def pack_scores(scores: Sequence[Score]) -> str:
     """Compress scores with their per-item statistics into text (a score file, xz, base64)."""
-    return b64encode(lzma.compress(compact_json(_document(scores, {})).encode())).decode()
+    return b64encode(lzma.compress(encode_text(compact_json(_document(scores, {}))))).decode()
 
 
 def unpack_scores(text: str, path: Path) -> dict[str, Score]:
@@ -158,7 +158,7 @@ def _document(scores: Sequence[Score], meta: Mapping[str, Any]) -> dict[str, Any
 
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file atomically, compressed if its name ends in ``.gz``."""
-    data = f"{compact_json(document)}\n".encode()
+    data = encode_text(f"{compact_json(document)}\n")
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)  # equal content gives an identical file
     write_atomic(path, data)

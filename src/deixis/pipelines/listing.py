@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deixis.errors import DeixisError
+from deixis.fields import fits
+from deixis.files import read_settings
 from deixis.model_folder import with_proposals
 from deixis.pipelines.models import KINDS, model_folder, model_names
 from deixis.types import Json
@@ -51,21 +52,20 @@ def describe_model(folder: Path, model: str) -> ListedModel | None:
     """Read configuration, recipe and metrics of a folder; None if it is not a model."""
     config = _read(folder / "config.json")
     kind = config.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         return None
-    described = (config.get("extractor") or {}).get("description", {})
-    boxes = str(described.get("proposals", {}).get("supervision", ""))
+    boxes = str(_object(_object(_object(config, "extractor"), "description"), "proposals").get("supervision", ""))[:200]
     recipe, metrics = _read(folder / "recipe.json"), _read(folder / "metrics.json")
     split = "test" if "test" in metrics else "validation"
     weights = folder / "weights.safetensors"
     return ListedModel(
         model=model,
         kind=str(kind),
-        recipe=str(recipe.get("name", "unknown")),
-        supervision=with_proposals(str(recipe.get("supervision", "unknown")), boxes),
+        recipe=str(recipe.get("name", "unknown"))[:200],
+        supervision=with_proposals(str(recipe.get("supervision", "unknown"))[:200], boxes),
         bytes=weights.stat().st_size if weights.is_file() else 0,
         split=split,
-        scores={name: _value(score) for name, score in dict(metrics.get(split, {})).items()},
+        scores={name: value for name, score in _object(metrics, split).items() if (value := _value(score)) is not None},
         folder=str(folder),
     )
 
@@ -73,12 +73,19 @@ def describe_model(folder: Path, model: str) -> ListedModel | None:
 def _read(file: Path) -> Json:
     """A JSON object; empty if it cannot be read, so that one damaged folder does not hide the others."""
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        value = read_settings(file)
+    except (OSError, ValueError, DeixisError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def _value(score: Any) -> float:
-    """Scores of the package have signatures; those of a validation are plain numbers."""
-    return float(score["value"] if isinstance(score, dict) else score)
+def _object(value: Json, name: str) -> Json:
+    """A member that is an object; empty if it is anything else."""
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _value(score: Any) -> float | None:
+    """Value of a score, with a signature (package) or plain (validation); None if it is no finite number."""
+    value: Any = score.get("value") if isinstance(score, dict) else score
+    return float(value) if fits(value, float) else None

@@ -162,8 +162,8 @@ def load_models(
     """
     if grounder is None and str(captioner) == DEFAULT_CAPTIONER:
         grounder = DEFAULT_GROUNDER
-    loaded = load_captioner(captioner, device)
-    return Models(loaded, None if grounder in (None, "none") else load_grounder(grounder, device))
+    loaded = _load(captioner, {"captioner": KINDS["captioner"]}, device)
+    return Models(loaded, None if grounder in (None, "none") else _load(grounder, GROUNDERS, device))
 
 
 def _load(given: str | Path, kinds: dict[str, tuple[str, str]], device: str) -> Any:

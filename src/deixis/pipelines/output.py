@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from deixis.cache import cache_folder
-from deixis.errors import DeixisError, UsageError
+from deixis.cache import PICTURE, make_cache_folder
+from deixis.errors import DeixisError, UsageError, display_name
 from deixis.files import make_folder
 from deixis.localize.attention import branch_groundings
 from deixis.pipelines.results import CaptionResult
@@ -31,7 +31,7 @@ def print_caption(result: CaptionResult, console: Console, alone: bool, drawn: b
     the cache folder and its path is printed, unless it was ``drawn`` to a file already.
     """
     if not sys.stdout.isatty():
-        print(result.text if alone else f"{result.caption.image}\t{result.text}")
+        print(result.text if alone else f"{display_name(result.caption.image)}\t{result.text}")
         if alone and result.note:
             console.print(result.note, markup=False)
         return
@@ -41,7 +41,7 @@ def print_caption(result: CaptionResult, console: Console, alone: bool, drawn: b
         sys.stdout.flush()
         sys.stdout.buffer.write(encode_picture(result.image(), protocol))
         sys.stdout.buffer.flush()
-    line = Text().append("" if alone else f"{result.caption.image}  ", "dim")
+    line = Text().append("" if alone else f"{display_name(result.caption.image)}  ", "dim")
     line.append(coloured(result.caption))
     line.append("" if alone or result.confident else "  (low confidence)", "dim")
     Console(highlight=False, soft_wrap=True).print(line)
@@ -49,8 +49,9 @@ def print_caption(result: CaptionResult, console: Console, alone: bool, drawn: b
         console.print(result.note, markup=False, style="dim")
     if pictured and protocol is None and not drawn:
         with suppress(DeixisError, OSError):  # a full disk costs the picture only
-            file = cache_folder() / "captioned.png"  # of the last photograph
+            file = make_cache_folder() / PICTURE
             save_picture(result, file)
+            file.chmod(0o600)
             console.print(f"picture: {file}", markup=False, style="dim")
 
 

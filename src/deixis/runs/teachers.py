@@ -125,7 +125,7 @@ def _matcher_rewards(
 def load_or_train(
     name: str, folder: Path | None, place: Path, seed: int, data: TrainingData, callbacks: Callbacks
 ) -> Path:
-    """Check the matcher in ``folder`` against recipe ``name`` and the data, or train one in ``place``; return its folder.
+    """Check the matcher in ``folder``, or train one in ``place`` with the recipe ``name``; return its folder.
 
     A finished matcher in ``place`` is not trained again.
     """

@@ -15,16 +15,16 @@ from fastapi import FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import StringConstraints
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deixis import __version__
-from deixis.serve.engine import FORMATS, STOPPING, Ask, BusyError, CaptionAsk, CheckAsk, Engine, GroundAsk, describe
+from deixis.serve.engine import FORMATS, STOPPING, Ask, CaptionAsk, CheckAsk, Engine, GroundAsk, describe
+from deixis.serve.guard import Guard, Hosts
 from deixis.serve.meter import Meter
-from deixis.serve.problems import ProblemError, tell_problems
+from deixis.serve.problems import BusyError, ProblemError, tell_problems
 from deixis.serve.schemas import PHOTO, Captioned, CheckedCaption, Grounded, Health, Models, Problem, problems
 from deixis.serve.upload import UploadLimits, read_photo
-from deixis.show.document import CAREFUL, HOUSE_STYLE
+from deixis.show.document import HOUSE_STYLE
 from deixis.show.draw import PALETTE, text_on
 from deixis.show.heat import GLOW, HEAT
 from deixis.types import Json
@@ -47,14 +47,14 @@ EXAMPLES = {
 
 # a phrase or caption has a letter or a digit in it
 Words = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"[A-Za-z0-9]")]
-Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="what to look for, each by itself")]
+Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="what to find, each phrase by itself")]
 Caption = Annotated[Words, Query(description="a sentence about the photograph")]
-ModelName = Annotated[str, Query(max_length=200, description="a name of /v1/models; the first that fits if none")]
-Steps = Annotated[bool, Query(description="tell where each branch looked at every word, too")]
+ModelName = Annotated[str, Query(max_length=200, description="a name of /v1/models; if not given, the first that fits")]
+Steps = Annotated[bool, Query(description="also return the attention of each branch at every word")]
 
 
-def create_app(engine: Engine, upload: UploadLimits | None = None) -> FastAPI:
-    """The application; it closes the engine when it ends."""
+def create_app(engine: Engine, upload: UploadLimits | None = None, hosts: Hosts | None = None) -> FastAPI:
+    """Return the application; it closes the engine when it ends."""
     upload = upload or UploadLimits()
     meter = Meter()
 
@@ -65,56 +65,59 @@ def create_app(engine: Engine, upload: UploadLimits | None = None) -> FastAPI:
 
     # the pages that describe an API for people would load their scripts from elsewhere: only the description is served
     app = FastAPI(title="Deixis", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.add_middleware(Front, meter=meter)
+    app.add_middleware(Guard, hosts=hosts or Hosts.of("127.0.0.1"), limits=upload)
+    app.add_middleware(RequestCounter, meter=meter)
     tell_problems(app)
-    _add_api(app, engine, upload, meter)
+    _add_api(app, engine, meter)
     _add_page(app, engine, upload)
     app.openapi = lambda: _description(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
     return app
 
 
-def _add_api(app: FastAPI, engine: Engine, upload: UploadLimits, meter: Meter) -> None:
-    wrong = problems(400, 404, 408, 413, 415, 422, 503)
+def _add_api(app: FastAPI, engine: Engine, meter: Meter) -> None:
+    wrong = problems(400, 403, 404, 408, 413, 415, 421, 422, 503)
+
+    async def photo_of(request: Request) -> bytes:
+        engine.require_place()  # refuse before the body is read
+        return await read_photo(request)
 
     async def answer(ask: Ask) -> Response:
-        return JSONResponse(await asyncio.wrap_future(engine.ask(ask)))
+        with engine.place():
+            return JSONResponse(await asyncio.wrap_future(engine.ask(ask)))
 
     @app.post("/v1/caption", response_model=Captioned, responses=wrong, openapi_extra=PHOTO)
     async def caption(request: Request, model: ModelName = "", steps: Steps = False) -> Response:
-        """A sentence about the photograph in which every noun has its place."""
+        """Caption the photograph; each noun phrase has a box."""
         name = _known(engine.captioner(model), model, "writes captions")
-        with engine.place():
-            return await answer(CaptionAsk(await read_photo(request, upload), name, steps))
+        return await answer(CaptionAsk(await photo_of(request), name, steps))
 
     @app.post("/v1/ground", response_model=Grounded, responses=wrong, openapi_extra=PHOTO)
     async def ground(request: Request, phrase: Phrases, model: ModelName = "") -> Response:
-        """Where phrases are in the photograph, and whether they are there at all."""
-        name = _known(engine.finder(model), model, "finds phrases")
-        with engine.place():
-            return await answer(GroundAsk(await read_photo(request, upload), name, tuple(phrase)))
+        """Find phrases in the photograph: a box for each, and the probability that it is present."""
+        name = _known(engine.grounder(model), model, "finds phrases")
+        return await answer(GroundAsk(await photo_of(request), name, tuple(phrase)))
 
     @app.post("/v1/check", response_model=CheckedCaption, responses=wrong, openapi_extra=PHOTO)
     async def check(request: Request, caption: Caption, model: ModelName = "") -> Response:
-        """Which noun phrases of a caption are doubtful."""
-        name = _known(engine.finder(model), model, "finds phrases")
-        with engine.place():
-            return await answer(CheckAsk(await read_photo(request, upload), name, caption))
+        """Check a caption against the photograph: the probability of each noun phrase, and of the whole."""
+        name = _known(engine.grounder(model), model, "finds phrases")
+        return await answer(CheckAsk(await photo_of(request), name, caption))
 
     @app.get("/v1/models", response_model=Models)
     async def models() -> Response:
-        """The models that are loaded."""
+        """List the loaded models."""
         return JSONResponse({"models": [describe(name, model) for name, model in engine.models.items()]})
 
     @app.get("/healthz", response_model=Health, responses=problems(503))
     async def healthz() -> Response:
-        """Whether requests are taken."""
+        """Report whether requests are accepted."""
         if not engine.open:
             raise BusyError(STOPPING, 5)
         return JSONResponse({"status": "ok", "under_way": engine.under_way})
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counts and times in the text format of Prometheus."""
+        """Return counts and times in the text format of Prometheus."""
         return PlainTextResponse(meter.text(engine), media_type="text/plain; version=0.0.4")
 
 
@@ -122,7 +125,7 @@ def _known(found: str | None, asked: str, does: str) -> str:
     if found is not None:
         return found
     if asked:
-        raise ProblemError(404, f"there is no model '{asked}' here that {does}; /v1/models lists what there is.")
+        raise ProblemError(404, f"no model '{asked}' that {does} is loaded; /v1/models lists the loaded models.")
     raise ProblemError(404, f"no model that {does} is loaded; start the server with one (--model).")
 
 
@@ -170,7 +173,7 @@ def _description(app: FastAPI) -> dict[str, Any]:
         found = get_openapi(
             title=app.title,
             version=app.version,
-            description="Captions in which every noun points at its place, and phrases found in photographs.",
+            description="Captions with a box for each noun phrase, and phrases found in photographs.",
             routes=app.routes,
         )
         found["components"]["schemas"]["Problem"] = Problem.model_json_schema()
@@ -178,14 +181,14 @@ def _description(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-class Front:
-    """What every request passes: it is counted, and its answer gets the headers that keep a browser careful."""
+class RequestCounter:
+    """ASGI middleware: count requests and their times by route and status."""
 
     def __init__(self, app: ASGIApp, meter: Meter) -> None:
         self.app, self.meter = app, meter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started, status = time.perf_counter(), 500
@@ -194,13 +197,12 @@ class Front:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in CAREFUL.items():
-                    headers.setdefault(name, value)
             await send(message)
 
         try:
             await self.app(scope, receive, send_on)
         finally:
-            route = getattr(scope.get("route"), "path", "other")  # a name of ours, never what a stranger wrote
+            route = getattr(
+                scope.get("route"), "path", "other"
+            )  # a route of the application, never a path of a request
             self.meter.count(route, status, time.perf_counter() - started)

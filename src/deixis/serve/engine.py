@@ -1,6 +1,6 @@
 """The engine: loaded models and the one thread that answers all requests.
 
-Requests that arrive within a few milliseconds are answered as one batch. The number of open requests is bounded; a
+Requests that arrive within a few milliseconds are answered as one batch. The number of complete requests is bounded; a
 request beyond the bound is refused with a time to retry, before its body is read.
 """
 
@@ -33,13 +33,14 @@ from deixis.pipelines.ground import ground
 from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, Models, PhraseGrounder
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.results import MIN_PRESENCE, CaptionResult
+from deixis.serve.problems import BusyError
 from deixis.types import SCHEMA, AttentionTrace, HeatMap, Json, Regions
 from deixis.vision.extractor import RegionExtractor
 
 Model = Captioner | PhraseGrounder
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP")
-"""What photographs come in, by Pillow's names: the decoders of all else stay shut to strangers."""
+"""Accepted image formats, by Pillow's names; other decoders are not used for uploads."""
 
 STOPPING = "the server is about to stop"
 CELLS = 16  # along each side of the heat map of a branch
@@ -51,7 +52,7 @@ class Limits:
     """How much the engine takes on."""
 
     pixels: int = 50_000_000  # of a photograph
-    waiting: int = 32  # requests under way at once, from their first byte to their answer
+    waiting: int = 32  # requests under way at once, from their last byte to their answer
     batch: int = 16  # requests answered together
     gather: float = 0.005  # seconds to wait for more of them
     kept: int = 32  # photographs whose regions are kept in memory, because people ask more than once
@@ -59,16 +60,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class CaptionAsk:
-    """What is to be seen in a photograph?"""
+    """A request for a caption."""
 
     photo: bytes
     model: str
-    steps: bool = False  # tell where each branch looked at every word, too
+    steps: bool = False  # also return the attention of each branch at every word
 
 
 @dataclass(frozen=True)
 class GroundAsk:
-    """Where are these phrases?"""
+    """A request to ground phrases."""
 
     photo: bytes
     model: str
@@ -77,7 +78,7 @@ class GroundAsk:
 
 @dataclass(frozen=True)
 class CheckAsk:
-    """Does this caption fit?"""
+    """A request to check a caption."""
 
     photo: bytes
     model: str
@@ -91,14 +92,6 @@ Ask = CaptionAsk | GroundAsk | CheckAsk
 class _Job:
     ask: Ask
     answer: Future[Json]
-
-
-class BusyError(Exception):
-    """Too many requests are under way, or the engine stops; ``retry`` is in how many seconds to come again."""
-
-    def __init__(self, reason: str, retry: int) -> None:
-        super().__init__(f"{reason}; try again in {retry} s.")
-        self.retry = retry
 
 
 class Engine:
@@ -127,21 +120,28 @@ class Engine:
         return self._open and self._thread.is_alive()
 
     def captioner(self, name: str = "") -> str | None:
-        """The name of the captioner that is meant, the first where none is named; None where there is none such."""
+        """Return the name of the captioner that is meant, the first if none is named; None if there is no such one."""
         return self._meant(name, captions=True)
 
-    def finder(self, name: str = "") -> str | None:
-        """The same for models that find phrases."""
+    def grounder(self, name: str = "") -> str | None:
+        """Return the name of the phrase grounder that is meant, in the same way."""
         return self._meant(name, captions=False)
+
+    def require_place(self) -> None:
+        """Raise :class:`BusyError` if no request can be accepted now."""
+        if not self._open:
+            raise BusyError(STOPPING, 5)
+        if self.under_way >= self.limits.waiting:
+            raise BusyError("too many requests are under way", max(1, math.ceil(self.under_way * self._pace)))
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place for one request, held until its answer is sent; :class:`BusyError` where all are taken."""
+        """Count one request until its answer is sent; :class:`BusyError` if too many are being processed.
+
+        A request is counted when its body is complete, so that slow uploads do not keep others out.
+        """
         with self._lock:
-            if not self._open:
-                raise BusyError(STOPPING, 5)
-            if self.under_way >= self.limits.waiting:
-                raise BusyError("too many requests are under way", max(1, math.ceil(self.under_way * self._pace)))
+            self.require_place()
             self.under_way += 1
         try:
             yield
@@ -213,7 +213,7 @@ class Engine:
                 if isinstance(job.ask, CaptionAsk):
                     together.setdefault(job.ask.model, []).append((job, job.ask, photo))
                 else:
-                    job.answer.set_result(self._find(job.ask, photo))
+                    job.answer.set_result(self._ground(job.ask, photo))
             except Exception as error:
                 job.answer.set_exception(error)
         for name, asked in together.items():
@@ -227,7 +227,7 @@ class Engine:
                     if not job.answer.done():
                         job.answer.set_exception(error)
 
-    def _find(self, ask: GroundAsk | CheckAsk, photo: Photo) -> Json:
+    def _ground(self, ask: GroundAsk | CheckAsk, photo: Photo) -> Json:
         grounder = self.models[ask.model]
         assert not isinstance(grounder, Captioner)
         if isinstance(ask, CheckAsk):

@@ -1,20 +1,20 @@
-// The page: a photograph goes to the server, words and places come back, and each lights up the other.
+// The page: a photograph goes to the server, a caption with boxes comes back; a phrase and its box highlight each other.
 
-import {composeSvg, paintHeat, paintLook, rasterise, written} from "./picture.js";
+import {composeSvg, paintAttention, paintHeat, pieces, rasterise} from "./picture.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
 const SVG = "http://www.w3.org/2000/svg";
 
 const [settings, {models}] = await Promise.all(["/settings.json", "/v1/models"].map(url => fetch(url).then(r => r.json())));
 const captions = model => model.does.includes("caption");
-const finders = models.filter(model => !captions(model));
+const grounders = models.filter(model => !captions(model));
 const state = {photo: null, name: "", url: "", image: null, columns: [], phrases: [], asked: 0};
 const colour = index => settings.colours[index % settings.colours.length];
 const percent = score => `${Math.round(100 * score)}%`;
 
-// Talking to people --------------------------------------------------------------------------------------------------
+// Messages -----------------------------------------------------------------------------------------------------------
 
-/** Progress is seen and heard; a result is heard only, because it is on the page. */
+/** Progress is shown and read by screen readers; a result is only read by them, because it is on the page. */
 function say(text, seen = true) {
   $("#status").classList.toggle("heard", !seen || !text);
   $("#status").textContent = text;
@@ -26,9 +26,9 @@ function complain(text) {
   if (text) say("");
 }
 
-// Talking to the server ----------------------------------------------------------------------------------------------
+// Requests -----------------------------------------------------------------------------------------------------------
 
-/** The answer of a route to the photograph; a busy server is asked again a few times. */
+/** Send the photograph to a route and return the answer; a busy server is asked again a few times. */
 async function ask(route, query, tries = 4) {
   const sent = {method: "POST", body: state.photo, headers: {"Content-Type": state.photo.type || "application/octet-stream"}};
   let response;
@@ -39,7 +39,7 @@ async function ask(route, query, tries = 4) {
   }
   if (response.status === 503 && tries > 1) {
     const wait = Number(response.headers.get("Retry-After")) || 1;
-    say(`Others are being served; trying again in ${wait} s …`);
+    say(`The server is busy; trying again in ${wait} s …`);
     await new Promise(done => setTimeout(done, 1000 * wait));
     return ask(route, query, tries - 1);
   }
@@ -81,18 +81,18 @@ async function look() {
   state.columns = chosen.map(makeColumn);
   $("#columns").className = chosen.length > 1 ? "pair" : "alone";
   $("#columns").replaceChildren(...state.columns.map(column => column.element));
-  say("Looking at the photograph …");
+  say("Captioning …");
   await state.image.decode().catch(() => {});  // the server says it better if it is no image
   if (asked !== state.asked) return;
   state.columns.forEach(column => resize(column, state.image.naturalWidth || 4, state.image.naturalHeight || 3));
   try {
     await Promise.all(state.columns.filter(c => captions(c.model)).map(async column => {
-      const told = await ask("caption", {model: column.model.name, steps: true});
-      if (asked === state.asked) fill(column, told);
+      const result = await ask("caption", {model: column.model.name, steps: true});
+      if (asked === state.asked) fill(column, result);
     }));
     if (asked !== state.asked) return;
-    const said = state.columns.filter(c => c.told).map(({told}) => [told.caption, told.note].filter(Boolean).join(" "));
-    say(said.length ? said.join(" · ") : "Type a phrase to look for it.", false);
+    const said = state.columns.filter(c => c.result).map(({result}) => [result.caption, result.note].filter(Boolean).join(" "));
+    say(said.length ? said.join(" · ") : "Type a phrase to find it.", false);
     await Promise.all(state.phrases.map(find));
   } catch (error) {
     if (asked === state.asked) {
@@ -108,7 +108,7 @@ async function look() {
 
 function makeColumn(model) {
   const element = $("#column").content.cloneNode(true).firstElementChild;
-  const column = {model, element, told: null, found: [], held: null, finder: captions(model) ? finders[0] : model};
+  const column = {model, element, result: null, found: [], held: null, grounder: captions(model) ? grounders[0] : model};
   element.classList.add("waiting");
   const photo = $(".stage img", element);
   photo.src = state.url;
@@ -132,27 +132,27 @@ function resize(column, width, height) {
   $(".boxes", column.element).setAttribute("viewBox", `0 0 ${width} ${height}`);
 }
 
-/** The caption has come. */
-function fill(column, told) {
-  column.told = told;
-  resize(column, told.width, told.height);
-  $(".stage img", column.element).alt = told.caption;
-  $(".sentence", column.element).replaceChildren(...written(told.words, told.groundings).flatMap((word, at) => {
-    const node = word.owner === null ? document.createElement("span")
-      : wordButton(column, `w${word.owner}`, colour(word.owner));
-    node.textContent = word.text;
-    node.dataset.at = at;
-    return [word.space ? " " : "", node, word.end];
+/** Show a caption. */
+function fill(column, result) {
+  column.result = result;
+  resize(column, result.width, result.height);
+  $(".stage img", column.element).alt = result.caption;
+  $(".sentence", column.element).replaceChildren(...pieces(result).flatMap(piece => {
+    const node = piece.owner === null ? document.createElement("span")
+      : wordButton(column, `w${piece.owner}`, colour(piece.owner));
+    node.textContent = piece.text;
+    Object.assign(node.dataset, {start: piece.start, end: piece.end});
+    return [piece.space ? " " : "", node, piece.rest];
   }));
-  const doubt = $(".doubt", column.element);
-  doubt.hidden = !told.note;
-  doubt.textContent = told.note;
+  const note = $(".note", column.element);
+  note.hidden = !result.note;
+  note.textContent = result.note;
   drawBoxes(column);
   $(".downloads", column.element).hidden = false;
-  if (told.steps?.length) prepareLooks(column);
+  if (result.steps?.length) prepareAttention(column);
 }
 
-// Words and boxes light each other up --------------------------------------------------------------------------------
+// Phrases and boxes highlight each other -----------------------------------------------------------------------------
 
 function wordButton(column, key, {fill, ink}) {
   const button = document.createElement("button");
@@ -168,7 +168,7 @@ function wordButton(column, key, {fill, ink}) {
   return button;
 }
 
-/** A word or a box under the mouse. Boxes must not hear of the focus: Chromium would make them stops of the Tab key. */
+/** Highlight on hover, hold on click. Boxes have no focus listeners: Chromium would make them stops of the Tab key. */
 function wire(column, node, key) {
   node.addEventListener("mouseenter", () => light(column, key));
   node.addEventListener("mouseleave", () => light(column, column.held));
@@ -186,8 +186,8 @@ function hold(column, key) {
 /** What a key stands for: a grounding of the caption (w0, w1, ...) or a phrase that was found (p0, ...). */
 function meant(column, key) {
   const index = Number(key.slice(1));
-  const shift = column.told?.groundings.length ?? 0;
-  return key[0] === "w" ? {...column.told.groundings[index], label: column.told.groundings[index].word, colour: colour(index)}
+  const shift = column.result?.groundings.length ?? 0;
+  return key[0] === "w" ? {...column.result.groundings[index], label: column.result.groundings[index].word, colour: colour(index)}
     : {...column.found[index], label: column.found[index].phrase, colour: colour(shift + index)};
 }
 
@@ -216,7 +216,7 @@ function light(column, key) {
 }
 
 function drawBoxes(column) {
-  const keys = [...(column.told?.groundings ?? []).keys()].map(i => `w${i}`);
+  const keys = [...(column.result?.groundings ?? []).keys()].map(i => `w${i}`);
   keys.push(...[...column.found.keys()].filter(i => column.found[i].found).map(i => `p${i}`));
   const area = key => { const [x1, y1, x2, y2] = meant(column, key).box; return (x2 - x1) * (y2 - y1); };
   // large boxes first: what is drawn later lies on top, and a small box must stay in reach of the mouse
@@ -244,16 +244,16 @@ function rectangle({size}, box, kind, stroke) {
 
 // Phrases ------------------------------------------------------------------------------------------------------------
 
-/** Look for a phrase with the finder of each column; one request for each finder. */
+/** Ground a phrase with the grounder of each column; one request for each grounder. */
 async function find(phrase) {
-  const asked = state.asked, columns = state.columns.filter(c => c.finder), answers = new Map();
+  const asked = state.asked, columns = state.columns.filter(c => c.grounder), answers = new Map();
   if (!columns.length) throw new Error("No model that finds phrases is loaded; start the server with one (--model).");
-  say(`Looking for “${phrase}” …`);
-  for (const {finder} of columns) if (!answers.has(finder.name)) answers.set(finder.name, ask("ground", {phrase, model: finder.name}));
+  say(`Searching for “${phrase}” …`);
+  for (const {grounder} of columns) if (!answers.has(grounder.name)) answers.set(grounder.name, ask("ground", {phrase, model: grounder.name}));
   for (const column of columns) {
-    const {groundings: [found], threshold, width, height} = await answers.get(column.finder.name);
+    const {groundings: [found], threshold, width, height} = await answers.get(column.grounder.name);
     if (asked !== state.asked) return;
-    if (!column.told) resize(column, width, height);
+    if (!column.result) resize(column, width, height);
     addPhrase(column, found, threshold);
   }
   say(columns.map(({found}) => found.at(-1)).map(f => `“${f.phrase}”: ${f.found ? "found" : "not found"}, ${percent(f.score)}`).join(" · "), false);
@@ -279,15 +279,15 @@ function addPhrase(column, found, threshold) {
   hold(column, found.found ? key : null);
 }
 
-// Word by word, branch by branch -------------------------------------------------------------------------------------
+// Attention of each branch at each word ------------------------------------------------------------------------------
 
-function prepareLooks(column) {
-  const {steps} = column.told, panel = $(".looks", column.element), slider = $("input", panel);
+function prepareAttention(column) {
+  const {steps} = column.result, panel = $(".attention", column.element), slider = $("input", panel);
   panel.hidden = false;
   slider.max = steps.length - 1;
   $(".branches", panel).classList.toggle("one", steps[0].branches.length === 1);
   $(".branches", panel).style.setProperty("--across", String(Math.min(4, steps[0].branches.length)));
-  const first = column.told.groundings[0]?.start ?? 0;
+  const first = column.result.groundings[0]?.head ?? column.result.groundings[0]?.start ?? 0;
   slider.value = first;
   const move = () => showStep(column, Number(slider.value));
   slider.addEventListener("input", move);
@@ -295,47 +295,49 @@ function prepareLooks(column) {
 }
 
 function showStep(column, at) {
-  const {word, branches} = column.told.steps[at], panel = $(".looks", column.element), place = document.createElement("b");
+  const {word, branches} = column.result.steps[at], panel = $(".attention", column.element), place = document.createElement("b");
   place.textContent = word;
-  $(".word-now", panel).replaceChildren(place, ` word ${at + 1} of ${column.told.steps.length}`);
-  $("input", panel).setAttribute("aria-valuetext", `${word}, word ${at + 1} of ${column.told.steps.length}`);
-  for (const node of column.element.querySelectorAll("[data-at]")) node.classList.toggle("now", Number(node.dataset.at) === at);
+  $(".word-now", panel).replaceChildren(place, ` word ${at + 1} of ${column.result.steps.length}`);
+  $("input", panel).setAttribute("aria-valuetext", `${word}, word ${at + 1} of ${column.result.steps.length}`);
+  for (const node of column.element.querySelectorAll("[data-start]")) {
+    node.classList.toggle("now", Number(node.dataset.start) <= at && at < Number(node.dataset.end));
+  }
   $(".branches", panel).replaceChildren(...branches.map((branch, i) => {
     const figure = document.createElement("figure"), canvas = document.createElement("canvas");
     const note = document.createElement("figcaption"), share = percent(branch.boxes[0].weight);
-    paintLook(canvas, state.image, column.size, branch, settings.glow);
-    const who = branches.length > 1 ? `branch ${i + 1}${branch.voted ? " said it" : ""}, ` : "";
+    paintAttention(canvas, state.image, column.size, branch, settings.glow);
+    const who = branches.length > 1 ? `branch ${i + 1}${branch.voted ? " predicted it" : ""}, ` : "";
     note.textContent = sentence(`${who}best box ${share}`);
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `Where ${branches.length > 1 ? `branch ${i + 1}` : "the model"} looked at “${word}”`);
+    canvas.setAttribute("aria-label", `Attention of ${branches.length > 1 ? `branch ${i + 1}` : "the model"} at “${word}”`);
     figure.classList.toggle("voted", branch.voted && branches.length > 1);
     figure.append(canvas, note);
     return figure;
   }));
 }
 
-// Taking it home -----------------------------------------------------------------------------------------------------
+// Downloads ----------------------------------------------------------------------------------------------------------
 
 async function download(column, kind) {
   const stem = state.name.replace(/\.[^.]*$/, "") || "photograph";
   if (kind === "json") {
-    const answer = {...(column.told ?? column.size), image: state.name, phrases: column.found};
+    const answer = {...(column.result ?? column.size), image: state.name, phrases: column.found};
     return save(new Blob([JSON.stringify(answer, null, 1)], {type: "application/json"}), `${stem}.deixis.json`);
   }
-  const groundings = column.told?.groundings ?? [];
+  const groundings = column.result?.groundings ?? [];
   const keys = [...groundings.keys()].map(i => `w${i}`);
   keys.push(...[...column.found.keys()].filter(i => column.found[i].found).map(i => `p${i}`));
   const svg = composeSvg({
     photo: await dataUrl(),
     size: column.size,
-    sentence: written(column.told?.words ?? [], groundings).map(w => ({...w, colour: w.owner === null ? null : colour(w.owner)})),
+    sentence: (column.result ? pieces(column.result) : []).map(p => ({...p, colour: p.owner === null ? null : colour(p.owner)})),
     marks: keys.map(key => meant(column, key)),
   });
   const file = kind === "svg" ? new Blob([svg], {type: "image/svg+xml"}) : await rasterise(svg);
   save(file, `${stem}.deixis.${kind}`);
 }
 
-/** The photograph as it stands upright on the page, in text. */
+/** The photograph, upright as on the page, as a data: address. */
 async function dataUrl() {
   const canvas = document.createElement("canvas"), image = state.image;
   const scale = Math.min(1, 1600 / image.naturalWidth);
@@ -353,7 +355,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// Beginning ----------------------------------------------------------------------------------------------------------
+// Start --------------------------------------------------------------------------------------------------------------
 
 function firstImage(list) { return [...list].find(file => file.type.startsWith("image/")) ?? list[0]; }
 
@@ -366,11 +368,11 @@ function offer(select, names, none) {
   select.replaceChildren(...(none ? [new Option(none, "")] : []), ...names.map(name => new Option(name, name)));
 }
 
-const order = [...models.filter(captions), ...finders].map(model => model.name);
+const order = [...models.filter(captions), ...grounders].map(model => model.name);
 offer($("#first"), order);
 offer($("#second"), order, "nothing");
 $(".models").hidden = order.length < 2;
-$("#ask").hidden = !finders.length;
+$("#ask").hidden = !grounders.length;
 for (const {url, title} of settings.examples) {
   const button = document.createElement("button"), image = document.createElement("img");
   button.type = "button";

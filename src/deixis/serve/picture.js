@@ -1,4 +1,4 @@
-// Painting: heat over a photograph, and the picture that people take home (SVG, and PNG made from it).
+// Drawing: heat over a photograph, and the picture for download (SVG, and PNG made from it).
 
 const INK = "#1b1b1f";
 const PAPER = "#ffffff";
@@ -31,16 +31,16 @@ export function paintHeat(canvas, heat, glow) {
   pen.drawImage(heatCells(heat, glow), 0, 0, canvas.width, canvas.height);
 }
 
-/** The small picture of one look: the photograph in grey, its heat, and the boxes that were looked at most. */
-export function paintLook(canvas, photo, size, look, glow) {
+/** The small picture of one branch: the photograph in grey, its heat map, and the boxes with the most attention. */
+export function paintAttention(canvas, photo, size, branch, glow) {
   canvas.width = 320;
   canvas.height = Math.max(1, Math.round(320 * size.height / size.width));
   const pen = canvas.getContext("2d"), scale = canvas.width / size.width;
   pen.filter = "grayscale(1) brightness(.8)";
   pen.drawImage(photo, 0, 0, canvas.width, canvas.height);
   pen.filter = "none";
-  paintHeat(canvas, look.heat, glow);
-  look.boxes.toReversed().forEach(({box: [x1, y1, x2, y2]}, i, all) => {
+  paintHeat(canvas, branch.heat, glow);
+  branch.boxes.toReversed().forEach(({box: [x1, y1, x2, y2]}, i, all) => {
     const best = i === all.length - 1;
     for (const [width, style] of [[best ? 6 : 3, "rgb(0 0 0 / .55)"], [best ? 3 : 1.2, PAPER]]) {
       pen.lineWidth = width;
@@ -50,19 +50,32 @@ export function paintLook(canvas, photo, size, look, glow) {
   });
 }
 
-/** The sentence as people write it: [{text, owner}], with a capital, spaces and a full stop. */
-export function written(words, groundings) {
-  const owner = new Map();
-  groundings.forEach((g, i) => { for (let at = g.start; at < g.end; at++) owner.set(at, i); });
-  return words.map((word, at) => ({
-    text: at ? word : word.charAt(0).toUpperCase() + word.slice(1),
-    space: at > 0 && !/^('|n't$|[,.;:!?])/.test(word),
-    owner: owner.get(at) ?? null,
-    end: at === words.length - 1 && !/[.!?]$/.test(word) ? "." : "",
-  }));
+const BRACKETS = {"-lrb-": "(", "-rrb-": ")"};
+
+/**
+ * The caption in pieces, in order: a grounded phrase is one piece, and so is each other word.
+ * [{text, space, owner, start, end, rest}]: owner is the number of the grounding or null; words[start:end] is the piece;
+ * space says whether a space precedes it; rest is what follows the last word, such as a full stop.
+ */
+export function pieces({caption, words, groundings}) {
+  const places = [];  // of each word in the caption, [from, to)
+  let at = 0;
+  for (const word of words) {
+    while (caption[at] === " ") at++;
+    places.push([at, at += (BRACKETS[word] ?? word).length]);
+  }
+  const starts = new Map(groundings.map((grounding, i) => [grounding.start, i])), found = [];
+  for (let start = 0; start < words.length;) {
+    const owner = starts.get(start) ?? null, end = owner === null ? start + 1 : groundings[owner].end;
+    const [from, to] = [places[start][0], places[end - 1][1]];
+    const rest = end === words.length ? caption.slice(to) : "";
+    found.push({text: caption.slice(from, to), space: caption[from - 1] === " ", owner, start, end, rest});
+    start = end;
+  }
+  return found;
 }
 
-/** SVG text: photograph (a data: address), boxes with labels, the sentence below with words in the boxes' colours. */
+/** SVG text: photograph (a data: address), boxes with labels, the sentence below with phrases in the boxes' colours. */
 export function composeSvg({photo, size, sentence, marks}) {
   const scale = Math.min(1600, Math.max(720, size.width)) / size.width;
   const width = Math.round(size.width * scale), height = Math.round(size.height * scale);
@@ -85,7 +98,7 @@ export function composeSvg({photo, size, sentence, marks}) {
   const below = paragraph(sentence, width, height);
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height + below.height}" width="${width}" `
     + `height="${height + below.height}" font-family="system-ui, sans-serif" role="img">`
-    + `<title>${escaped(sentence.map(w => (w.space ? " " : "") + w.text + w.end).join(""))}</title>`
+    + `<title>${escaped(sentence.map(w => (w.space ? " " : "") + w.text + w.rest).join(""))}</title>`
     + `<rect width="100%" height="100%" fill="${PAPER}"/>${parts.join("")}${below.svg}</svg>`;
 }
 
@@ -109,9 +122,9 @@ function paragraph(sentence, width, top) {
   const letter = Math.round(width / 30), leading = letter * 1.55, margin = letter * 0.8, out = [];
   let x = margin, y = top + margin + letter;
   for (const word of sentence) {
-    const wide = measure(word.text + word.end, letter), gap = word.space ? measure(" ", letter) : 0;
+    const wide = measure(word.text + word.rest, letter), gap = word.space ? measure(" ", letter) : 0;
     if (x > margin && x + gap + wide > width - margin) { x = margin; y += leading; } else { x += gap; }
-    out.push(`<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="${letter}" fill="${INK}">${escaped(word.text + word.end)}</text>`);
+    out.push(`<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="${letter}" fill="${INK}">${escaped(word.text + word.rest)}</text>`);
     if (word.colour) {
       const under = measure(word.text, letter);
       out.push(`<rect x="${x.toFixed(1)}" y="${(y + letter * 0.2).toFixed(1)}" width="${under.toFixed(1)}" height="${(letter * 0.15).toFixed(1)}" fill="${word.colour.fill}"/>`);

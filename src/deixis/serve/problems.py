@@ -1,4 +1,4 @@
-"""What goes wrong, told as ``application/problem+json`` (RFC 9457)."""
+"""Errors of both servers as ``application/problem+json`` (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from starlette.exceptions import HTTPException
 
 from deixis.errors import DeixisError
 from deixis.images import ImageTooLargeError
-from deixis.serve.engine import BusyError
+
+UNFORESEEN = "this should not have happened; the server's own output says what did."
+
+
+class BusyError(Exception):
+    """Too many requests are under way, or the engine stops; ``retry`` is the number of seconds to wait."""
+
+    def __init__(self, reason: str, retry: int) -> None:
+        super().__init__(f"{reason}; try again in {retry} s.")
+        self.retry = retry
 
 
 class ProblemError(Exception):
@@ -62,4 +71,4 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
-    return problem(500, "this should not have happened; the server's own output says what did.")
+    return problem(500, UNFORESEEN)

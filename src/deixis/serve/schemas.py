@@ -1,14 +1,16 @@
-"""The shapes of requests and answers, for the OpenAPI description; the answers themselves are those of ``types.py``."""
+"""Request and response schemas of the OpenAPI description; the responses themselves are made by ``types.py``."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 from annotated_types import Len
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 Box = Annotated[list[float], Len(4, 4)]
 Point = Annotated[list[float], Len(2, 2)]
+Schema = Annotated[int, Field(alias="schema", description="version of this JSON; raised when a field is added")]
+ModelHash = Annotated[str, Field(description="hash of the weights and configurations of the models")]
 
 
 class Heat(BaseModel):
@@ -20,7 +22,11 @@ class Heat(BaseModel):
 
 
 class WordGrounding(BaseModel):
-    """A word or phrase of a caption, ``words[start:end]``, and its place."""
+    """A phrase or a word of a caption, ``words[start:end]``, with its box in pixels: x1, y1, x2, y2.
+
+    ``parts`` are boxes that were merged into ``box``; ``point`` lies in the box; ``heat_point`` is the maximum of the
+    heat map, which may lie outside; ``head`` is the index of the head word; ``pos`` is NOUN or VERB for a single word.
+    """
 
     word: str
     start: int
@@ -30,32 +36,35 @@ class WordGrounding(BaseModel):
     parts: list[Box]
     point: Point | None = None
     heat: Heat | None = None
+    heat_point: Point | None = None
+    head: int | None = None
+    pos: str = ""
 
 
-class FavouriteBox(BaseModel):
-    """A box that a branch looked at, and the share of its attention."""
+class AttendedBox(BaseModel):
+    """A box with much attention of a branch, and its share of the attention."""
 
     box: Box
     weight: float
 
 
 class Branch(BaseModel):
-    """Where one branch looked; ``voted`` says whether it would have said the word."""
+    """Attention of one branch at a word; ``voted``: the branch predicted the word."""
 
     voted: bool
-    boxes: list[FavouriteBox]
+    boxes: list[AttendedBox]
     heat: Heat
 
 
 class Step(BaseModel):
-    """A word of the caption, and where each branch looked when it was said."""
+    """A word of the caption, and the attention of each branch when it was generated."""
 
     word: str
     branches: list[Branch]
 
 
 class GroundedSentence(BaseModel):
-    """A sentence whose words have places in the photograph."""
+    """A sentence with the boxes of its noun phrases (``groundings``) and of single words (``word_groundings``)."""
 
     image: str
     width: int
@@ -65,25 +74,36 @@ class GroundedSentence(BaseModel):
     groundings: list[WordGrounding]
     logprob: float | None
     model: str
+    word_groundings: list[WordGrounding]
+    model_hash: ModelHash
+    schema_: Schema
+
+
+class Warning(BaseModel):
+    """A reason not to rely on a caption: a short code and a sentence."""
+
+    code: str
+    message: str
 
 
 class Captioned(GroundedSentence):
-    """A caption in which every noun has its place; ``steps`` where they were asked for.
+    """A caption with a box for each noun phrase; ``steps`` are returned if they were asked for.
 
-    ``sure`` is false where the sentence would be about as likely if there were nothing to see, is about a thing that no
-    classifier sees, is taken for the caption of another photograph, or the picture is unlike all photographs; ``plain``
-    is true where a plain sentence names what a classifier sees instead; ``note`` says each in words, and is empty
-    otherwise.
+    ``warnings`` are the results of the checks, the most important first: the image is unlike the training photographs,
+    the subject of the sentence was not found, the grounder's match score is low, or the sentence is about as likely
+    for a blank image. ``sure`` is false if a warning lowers the confidence. ``plain`` is true if a template that names
+    what a classifier found takes the place of the generated sentence. ``note`` is the first warning as a sentence.
     """
 
     sure: bool
     plain: bool
     note: str
+    warnings: list[Warning]
     steps: list[Step] | None = None
 
 
 class PhraseGrounding(BaseModel):
-    """A phrase and its place; it counts as found from the threshold on."""
+    """A phrase with its box, and the probability that it is present; ``found`` if that reaches the threshold."""
 
     phrase: str
     box: Box
@@ -92,19 +112,25 @@ class PhraseGrounding(BaseModel):
     model: str
     found: bool
     heat: Heat | None = None
+    heat_point: Point | None = None
 
 
 class Grounded(BaseModel):
-    """The phrases in the order in which they were asked for."""
+    """The phrases in the order of the request."""
 
     width: int
     height: int
     threshold: float
     groundings: list[PhraseGrounding]
+    model_hash: ModelHash
+    schema_: Schema
 
 
 class CheckedCaption(GroundedSentence):
-    """A caption held against a photograph; ``doubtful`` are its phrases with a score below the threshold."""
+    """A caption checked against a photograph; ``doubtful`` are its phrases with a score below the threshold.
+
+    ``match`` is the probability that the whole caption fits; null if the model has no such score.
+    """
 
     match: float | None
     doubtful: list[str]
@@ -112,29 +138,30 @@ class CheckedCaption(GroundedSentence):
 
 
 class ModelInfo(BaseModel):
-    """A model that is loaded."""
+    """A loaded model: the tasks that it does, and the branches of a captioner."""
 
     name: str
     does: list[Literal["caption", "ground", "check"]]
     branches: int | None
     extractor: str | None
+    hash: str
 
 
 class Models(BaseModel):
-    """The models that are loaded; the first that can do a thing does it where none is named."""
+    """The loaded models; the first that does a task is used where a request names none."""
 
     models: list[ModelInfo]
 
 
 class Health(BaseModel):
-    """Whether requests are taken, and how many are under way."""
+    """Whether requests are accepted, and how many are being processed."""
 
     status: Literal["ok"]
     under_way: int
 
 
 class Problem(BaseModel):
-    """What is wrong with a request (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     type: str
     title: str
@@ -159,22 +186,24 @@ PHOTO: dict[str, Any] = {
         },
     }
 }
-"""What the three POST routes are sent."""
+"""The request body of the three POST routes."""
 
-_TOLD = {
-    400: "The upload broke off.",
+_ERRORS = {
+    400: "The upload was interrupted.",
+    403: "The request comes from a page of another site.",
     404: "No such model is loaded.",
-    408: "The photograph took too long to arrive.",
+    408: "The upload took too long.",
     413: "The photograph has too many bytes or pixels.",
     415: "The body is neither an image nor a form.",
+    421: "The Host header is not a name of this server.",
     422: "The photograph cannot be read, or a parameter is wrong.",
-    503: "Too many requests are under way; Retry-After says when to come again.",
+    503: "Too many requests are being processed; Retry-After says when to try again.",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The descriptions of what may go wrong."""
+    """Return the descriptions of these errors."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
-        status: {"description": _TOLD[status], "content": {"application/problem+json": schema}} for status in statuses
+        status: {"description": _ERRORS[status], "content": {"application/problem+json": schema}} for status in statuses
     }

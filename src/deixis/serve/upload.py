@@ -1,8 +1,7 @@
-"""Reading an uploaded photograph: bounded in bytes and in time while it comes in, kept in memory only."""
+"""Read an uploaded photograph from a request body, which :mod:`deixis.serve.guard` bounds; it stays in memory."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from python_multipart.exceptions import FormParserError
@@ -11,18 +10,20 @@ from starlette.requests import ClientDisconnect, Request
 
 from deixis.serve.problems import ProblemError
 
-PARTS = 16  # of a form; each costs more memory than the few bytes it may have
-
 
 @dataclass(frozen=True)
 class UploadLimits:
-    """How much is read of one request."""
+    """Bounds of request bodies."""
 
-    bytes: int = 20_000_000
-    seconds: float = 30.0
+    bytes: int = 20_000_000  # of one body
+    seconds: float = 30.0  # until a body is complete
+    open: int = 64  # incomplete bodies at once; the oldest is dropped for a new one
 
 
-async def read_photo(request: Request, limits: UploadLimits) -> bytes:
+PARTS = 16  # of a form; each costs more memory than the few bytes it may have
+
+
+async def read_photo(request: Request) -> bytes:
     """The photograph in the body: the body itself (``image/*``), or the part ``image`` of a ``multipart/form-data``."""
     kind, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary")
@@ -33,29 +34,13 @@ async def read_photo(request: Request, limits: UploadLimits) -> bytes:
     if kind == b"multipart/form-data" and not boundary:
         raise ProblemError(422, "the Content-Type of a multipart body must name its boundary.")
     try:
-        async with asyncio.timeout(limits.seconds):
-            body = await _read(request, limits.bytes)
-    except TimeoutError:
-        raise ProblemError(408, f"the photograph did not arrive within {limits.seconds:g} s.") from None
+        body = await request.body()
     except ClientDisconnect:
         raise ProblemError(400, "the upload broke off.") from None
     photo = image_part(body, boundary) if boundary and kind == b"multipart/form-data" else body
     if not photo:
         raise ProblemError(422, "there is no photograph in the body.")
     return photo
-
-
-async def _read(request: Request, most: int) -> bytes:
-    too_large = ProblemError(413, f"the upload is larger than {most:,} bytes; make the photograph smaller first.")
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and (len(said) > 15 or int(said) > most):
-        raise too_large
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise too_large
-    return bytes(body)
 
 
 @dataclass

@@ -103,19 +103,25 @@ def to_markdown(table: ComparisonTable, chart: str) -> str:
     if not table.lines:
         return "No run of this table is finished."
     best = {column.score: _best(column, table.lines) for column in table.columns}
+    supervisions = list(dict.fromkeys(line.supervision for line in table.lines))
+    several = len(supervisions) > 1  # otherwise the legend names it, and the table has a column less
     rows = []
     for line in table.lines:
         shown = [_shown(column, line, best[column.score]) for column in table.columns]
         minutes = NONE if line.kind == "control" else f"{line.core_minutes_in_all:.0f}"
-        rows.append([line.title, line.supervision, ", ".join(map(str, line.seeds)) or NONE, *shown, minutes])
-    head = ["", "supervision", "seeds", *(column.heading for column in table.columns), "core-minutes"]
+        seeds = ", ".join(map(str, line.seeds)) or NONE
+        rows.append([line.title, *([line.supervision] if several else []), seeds, *shown, minutes])
+    headings = [column.heading for column in table.columns]
+    head = ["", *(["supervision"] if several else []), "seeds", *headings, "core-minutes"]
     tests = sum(entry.against_baseline is not None for line in table.lines for entry in line.scores.values())
     star = (
         f"\\*: different from `{table.baseline}`, p < {LEVEL:g}; {tests} tests: about {LEVEL * tests:.2g} false "
         "positives are expected. "
     )
+    shared = "" if several else f"Supervision: {supervisions[0]}. "
+    stars = star if tests else ""
     legend = (
-        f"Mean ± standard deviation over the seeds; bold: best mean of the trained rows. {star if tests else ''}"
+        f"{shared}Mean ± standard deviation over the seeds; bold: best mean of the trained rows. {stars}"
         "Core-minutes: training of one seed, with the models that it starts from or learns from."
     )
     parts = [f"**{table.title}** (split {table.split})", markdown(head, rows), legend]

@@ -8,15 +8,6 @@ from importlib.resources import files
 HOUSE_STYLE = files("deixis.show").joinpath("house.css").read_text(encoding="utf-8")
 """Colours, letters and buttons of all pages; each adds where its own things stand."""
 
-CAREFUL = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-"""Headers that a server sends with a page: the browser loads what is its own, and pictures that it has in memory."""
-
 STYLE = """
 body { max-width: 76rem; margin: 2.5rem auto; padding: 0 1.25rem; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .3rem; overflow-wrap: anywhere; }

@@ -18,7 +18,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from deixis.errors import DeixisError
-from deixis.files import atomic_path
+from deixis.files import atomic_path, encode_text
 from deixis.types import Box, Point
 
 INK, PAPER, FAINT = "#1b1b1f", "#ffffff", "#6b6b76"
@@ -136,7 +136,7 @@ def save_drawing(drawing: Drawing, path: Path) -> None:
     try:
         with atomic_path(path) as tmp_path:
             if path.suffix.lower() == ".svg":
-                tmp_path.write_text(drawing.to_svg(), encoding="utf-8")
+                tmp_path.write_bytes(encode_text(drawing.to_svg()))
             else:
                 drawing.to_image().save(tmp_path)
     except ValueError as error:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from deixis.errors import DeixisError
 from deixis.files import atomic_path
@@ -38,10 +38,10 @@ def recall_table(report: RecallReport) -> Table:
         table.add_column(f"{count:,}", justify="right")
     for heading, pick in (*((f"IoU {iou:g}", str(iou)) for iou in IOUS), ("average recall", AVERAGE)):
         table.add_section()
-        table.add_row(f"[bold]{heading}[/bold]")
+        table.add_row(Text(heading, "bold"))
         for name, row in rows.items():
             cells = [f"{_percent(row, count, pick):.1f}" for count in report.counts]
-            table.add_row(f"  {escape(name)}", f"{row.total:,}", *cells, style="bold" if name == "all" else "")
+            table.add_row(f"  {name}", f"{row.total:,}", *cells, style="bold" if name == "all" else "")
     return table
 
 

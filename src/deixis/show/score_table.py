@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rich.markup import escape
 from rich.table import Table
 
 from deixis.metrics.bootstrap import Comparison
@@ -26,7 +25,7 @@ def score_tables(scores: Sequence[Score]) -> Iterator[tuple[Table, str]]:
         table.add_column(justify="right", no_wrap=True)
         table.add_column(justify="right", no_wrap=True, style="dim")
         for each in same:
-            table.add_row(escape(each.name), f"{each.value:.4f}", f"{len(each.ids):,} items")
+            table.add_row(each.name, f"{each.value:.4f}", f"{len(each.ids):,} items")
         yield table, signature
 
 

@@ -3,47 +3,80 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Callable, Mapping
+import json
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 from fastapi import Body, FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 
 from deixis import __version__
 from deixis.errors import DeixisError
-from deixis.images import load_image
-from deixis.show.document import CAREFUL, HOUSE_STYLE
+from deixis.images import image_format, load_image
+from deixis.serve.guard import Guard, Hosts
+from deixis.serve.problems import tell_problems
+from deixis.serve.upload import UploadLimits
+from deixis.show.document import HOUSE_STYLE
 from deixis.study.database import LONGEST_NAME, Choice, StudyDatabase
 from deixis.types import Json
 
 PAGE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-BROWSER_FORMATS = {".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png", ".webp": "webp", ".gif": "gif"}
+BROWSER_FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+LIMITS = UploadLimits(bytes=64_000, seconds=10.0)
 PHOTOGRAPH_CACHE = "private, max-age=86400"
 
 Name = Annotated[str, Body(embed=True, min_length=1, max_length=LONGEST_NAME)]
 Number = Annotated[int, Body(ge=1, le=2**62)]
 
 
-def create_app(database: StudyDatabase, photographs: Mapping[str, Path]) -> FastAPI:
-    """Build the application; ``photographs`` maps the images of the study to files."""
+class StrictRequest(Request):
+    """Request that rejects JSON with NaN, lone surrogates or deep nesting."""
+
+    async def json(self) -> Any:
+        """Return the parsed body."""
+        try:
+            text = (await self.body()).decode()
+            value = json.loads(text, parse_constant=_not_json)
+            json.dumps(value, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
+            return value
+        except (ValueError, RecursionError) as error:
+            raise HTTPException(400, f"The body is not valid JSON ({type(error).__name__}).") from None
+
+
+class StrictRoute(APIRoute):
+    """Route that reads its body as :class:`StrictRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of FastAPI around the strict request."""
+        handle = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def create_app(database: StudyDatabase, photographs: Mapping[str, Path], hosts: Hosts | None = None) -> FastAPI:
+    """Build the application; ``photographs`` maps the images of the study to files.
+
+    The page has a random token in a meta tag. Requests that change the study must send it as a header.
+    """
+    token = secrets.token_urlsafe(32)
     app = FastAPI(title="Deixis study", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-
-    @app.middleware("http")
-    async def add_headers(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await answer(request)
-        for name, value in CAREFUL.items():
-            response.headers.setdefault(name, value)
-        return response
-
-    @app.exception_handler(DeixisError)
-    async def error_response(request: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": str(error)}, 422)
-
+    app.router.route_class = StrictRoute
+    app.add_middleware(Guard, hosts=hosts or Hosts.of("127.0.0.1"), limits=LIMITS, token=token)
+    tell_problems(app)
     for name, kind in PAGE.items():
-        text = files("deixis.study").joinpath(name).read_text(encoding="utf-8")
+        text = files("deixis.study").joinpath(name).read_text(encoding="utf-8").replace("{{token}}", token)
         app.get("/" if name == "page.html" else f"/{name}")(_constant(text, kind))
     app.get("/house.css")(_constant(HOUSE_STYLE, "text/css"))
     _add_study(app, database, photographs)
@@ -111,14 +144,14 @@ def _checked_number(number: int) -> int:
 
 def _picture(path: Path) -> Response:
     """Return the file unchanged if browsers support its format, else as JPEG."""
-    kind = BROWSER_FORMATS.get(path.suffix.lower())
     try:
-        if kind is not None:
+        kind = image_format(path)
+        if kind in BROWSER_FORMATS:
             content = path.read_bytes()
         else:
             buffer = io.BytesIO()
             load_image(path).save(buffer, "JPEG", quality=92)
-            kind, content = "jpeg", buffer.getvalue()
+            kind, content = "JPEG", buffer.getvalue()
     except (OSError, DeixisError):
         raise HTTPException(404, "The photograph cannot be read. Contact the organiser of the study.") from None
-    return Response(content, media_type=f"image/{kind}", headers={"Cache-Control": PHOTOGRAPH_CACHE})
+    return Response(content, media_type=f"image/{kind.lower()}", headers={"Cache-Control": PHOTOGRAPH_CACHE})

@@ -5,6 +5,7 @@ const figures = [...document.querySelectorAll('figure')];
 const buttons = [...document.querySelectorAll('[data-choice]')];
 const KEYS = { ArrowLeft: 'left', ArrowRight: 'right', ArrowDown: 'equal', ' ': 'equal' };
 const NAME = 'deixis-study-name';
+const TOKEN = document.querySelector('meta[name="deixis-token"]').content;  // required for requests that change the study
 
 let status = null;    // last response of the server
 let busy = false;   // a request is running: further keys are ignored
@@ -13,7 +14,7 @@ const photograph = item => `/v1/photographs/${item}`;
 
 async function request(path, body) {
   const response = await fetch(path, body === undefined ? {} : {
-    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
+    method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Deixis-Token': TOKEN }, body: JSON.stringify(body),
   });
   const data = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(typeof data.detail === 'string' ? data.detail : `The server returned the error ${response.status}.`);

@@ -42,7 +42,7 @@ def _model_card(
 ) -> str:
     figures = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
     description = data.extractor["description"]
-    supervision_by_part = {part: description[part].get("supervision", "unknown") for part in ("backbone", "proposals")}
+    trained_on = {part: description[part].get("supervision", "unknown") for part in ("backbone", "proposals")}
     models = "".join(f"- {source.role.capitalize()}: `{source.path}`\n" for source in sources)
     return f"""# {recipe.name}
 
@@ -51,7 +51,7 @@ def _model_card(
 - Method: {recipe.paper}
 - Data: {data.source}, {len(data.training)} training and {len(data.validation)} validation images
 - Supervision: {supervision}
-{models}- Regions: `{data.extractor["name"]}` (backbone: {supervision_by_part["backbone"]}; proposals: {supervision_by_part["proposals"]})
+{models}- Regions: `{data.extractor["name"]}` (backbone: {trained_on["backbone"]}; proposals: {trained_on["proposals"]})
 - Validation: {figures} (one seed: {recipe.seed}; {protocol})
 
 The licence terms of the training images apply to the weights. If the data set is for research and education only, so

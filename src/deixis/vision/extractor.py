@@ -29,6 +29,9 @@ from deixis.vision.store import require_extractor
 VERSION = 1
 """Raised when the same settings would give other numbers than before, so that old features are not taken for new."""
 
+MAX_NAME, MAX_SIDE, MAX_BOXES = 300, 4096, 10_000
+"""Bounds of a stored description: characters of a name, pixels of the backbone's input, boxes of an image."""
+
 Picture = Image.Image | npt.NDArray[np.uint8]
 
 
@@ -52,6 +55,7 @@ class RegionExtractor:
         name: str = "",
     ) -> None:
         """Without ``parts``, backbone and proposer are built from the description when they are first needed."""
+        _check_description(description, name)
         self.description, self.grid, self.top, self.device = description, grid, top, CPU
         self.name = name or extractor_name(description)
         self._given = parts
@@ -216,6 +220,19 @@ def extractor_name(description: Json) -> str:
     """Return the short name of a description: ``efficientnet-lite2+selective-search-1a2b3c4d``."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
     return f"{description['backbone']['name']}+{description['proposals']['name']}-{digest}"
+
+
+def _check_description(description: Json, name: str) -> None:
+    """Raise ValueError if a description, of a file that may be damaged, has no names or sizes out of bounds."""
+    if not isinstance(description, dict) or not isinstance(name, str) or len(name) > MAX_NAME:
+        raise ValueError("an extractor must have a name and a description")
+    for part, size, largest in (("backbone", "long_side", MAX_SIDE), ("proposals", "limit", MAX_BOXES)):
+        about = description.get(part)
+        if not isinstance(about, dict) or not isinstance(about.get("name"), str) or len(about["name"]) > MAX_NAME:
+            raise ValueError(f"the extractor's description has no {part} with a name")
+        value = about.get(size, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+            raise ValueError(f"{size} of the extractor's {part} must be 1 to {largest}")
 
 
 def _half(values: torch.Tensor) -> npt.NDArray[np.float16]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from deixis.errors import DeixisError
 from deixis.files import write_atomic
@@ -70,7 +70,7 @@ class OodDetector:
         if not path.exists():
             return None
         try:
-            stored = load_file(path)
+            stored = load(path.read_bytes())
             mean, components, limit = stored["mean"], stored["directions"], stored["limit"]
         except (OSError, KeyError, SafetensorError) as error:
             raise DeixisError(f"{path} cannot be read ({error}). Delete it to caption without this check.") from None

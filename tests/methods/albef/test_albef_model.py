@@ -25,11 +25,9 @@ from deixis.localize.heat_rules import DETECTOR_RULES, PROPOSAL_RULES, HeatRules
 from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
 from deixis.methods.albef import model as albef_model
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
 from deixis.methods.albef.model import AlbefGrounder, Presence, pad_texts
-from deixis.methods.albef.network import AlbefNet
-from deixis.methods.albef.pair_scores import pair_scores
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, pair_scores
 from deixis.pipelines.check import check
 from deixis.pipelines.ground import ground
 from deixis.pipelines.photo import Photo

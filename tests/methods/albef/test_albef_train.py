@@ -15,13 +15,11 @@ from deixis.data.visual_genome import Triplet
 from deixis.errors import DeixisError
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.momentum import MomentumConfig
-from deixis.methods.albef.network import AlbefNet
-from deixis.methods.albef.pair_scores import pair_scores
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, pair_scores
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.methods.albef.train import Network, collate, find_triplets, make_examples, train_albef
 from deixis.runs.run import InitFrom, run_recipe

@@ -3,9 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.momentum import Momentum, MomentumConfig
-from deixis.methods.albef.network import AlbefNet
+from deixis.methods.albef.network import AlbefConfig, AlbefNet
 
 SIZES = AlbefConfig(
     vocabulary=30,

@@ -10,7 +10,7 @@ from pathlib import Path
 from deixis.data.reading import BadFile
 from deixis.differences import differences
 from deixis.evaluation.tables.describe import Experiment, settings_of
-from deixis.files import lock
+from deixis.files import encode_text, lock
 from deixis.metrics.score import Score, compact_json, unpack_scores
 from deixis.runs.recipes import read_recipe
 from deixis.toml import require
@@ -64,7 +64,7 @@ def keep_run(experiment: Experiment, kept: KeptRun) -> None:
     with file:
         if kept.run not in _read(path):
             file.truncate(path.read_bytes().rfind(b"\n") + 1)
-            file.write(f"{compact_json(asdict(kept))}\n".encode())
+            file.write(encode_text(f"{compact_json(asdict(kept))}\n"))
 
 
 def _read(path: Path) -> dict[str, KeptRun]:

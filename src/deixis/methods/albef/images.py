@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from deixis.errors import DeixisError
-from deixis.methods.albef.config import AlbefConfig
+from deixis.methods.albef.network import AlbefConfig
 from deixis.types import Regions
 
 # of the pixels that ALBEF's image encoder was trained on: red, green, blue, from 0 to 1

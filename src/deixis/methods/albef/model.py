@@ -17,6 +17,7 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
+from deixis.fields import fits, from_dict
 from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
 from deixis.localize.alpha import rank_boxes
@@ -24,12 +25,10 @@ from deixis.localize.class_names import class_probabilities, detector_classes
 from deixis.localize.heat_rules import select_by_heat
 from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.gradcam import heat_maps, match_and_map
 from deixis.methods.albef.images import square_grid, square_pixels, standardise
-from deixis.methods.albef.network import AlbefNet, Encoded, Texts
-from deixis.methods.albef.pair_scores import pair_scores
-from deixis.model_folder import read_model, write_model
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
+from deixis.model_folder import build_network, read_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.backbone import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
@@ -79,7 +78,7 @@ class AlbefGrounder:
         presence: Presence | None = None,
     ) -> None:
         self.network, self.pieces, self.name, self.hash = network.eval(), pieces, name, ""
-        self.longest, self.presence = longest, presence
+        self.longest, self.presence = min(longest, network.config.positions), presence
         self.extractor = None
         if extractor is not None:
             self.extractor = RegionExtractor(extractor["description"], network.config.side, name=extractor["name"])
@@ -254,12 +253,17 @@ class AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[AlbefNet, AlbefGrounder]:
-            network = AlbefNet(AlbefConfig.from_json(config["fusion"]))
+            sizes = AlbefConfig.from_json(config["fusion"])
+            network = build_network(lambda: AlbefNet(sizes), folder)
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
+            if len(pieces) != sizes.vocabulary:
+                raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
             curves = config.get("presence")  # a model that was not calibrated has none
-            presence = curves and Presence(*(Calibration(**curves[part]) for part in ("phrase", "caption")))
-            name, longest = str(config["name"]), int(config["longest"])
-            return network, cls(network, pieces, config["extractor"], name, longest, presence)
+            presence = curves and Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
+            longest = config["longest"]
+            if not fits(longest, int, (3, sizes.positions)):
+                raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
+            return network, cls(network, pieces, config["extractor"], str(config["name"]), longest, presence)
 
         return read_model(folder, "fusion", build)
 

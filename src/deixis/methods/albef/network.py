@@ -1,19 +1,184 @@
-"""Fusion network of ALBEF, as AMC describes it in Sec. 2 and 4.1."""
+"""Fusion network of ALBEF, as AMC describes it in Sec. 2 and 4.1: configuration, image encoder, fusion, pair scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deixis.layers.bert import Layer, TextEncoder, WordHead
+from deixis.fields import from_dict
+from deixis.layers.bert import BertConfig, Layer, TextEncoder, WordHead
 from deixis.layers.old_names import accept_old_names
-from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.vit import ImageEncoder
+
+# Configuration -------------------------------------------------------------------------------------------------------
+
+
+MapSource = Literal["gradcam", "attention"]
+
+
+BOUNDS = {
+    **{"text_layers": (0, 64), "fusion_layers": (1, 64), "image_layers": (0, 64)},
+    **{"heads": (1, 256), "image_heads": (1, 256), "dropout": (0, 1)},
+}
+"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
+
+
+@dataclass(frozen=True)
+class AlbefConfig:
+    """Sizes of a fusion model; the defaults are those of ALBEF (AMC, Sec. 4.1)."""
+
+    vocabulary: int = 30522  # word pieces
+    hidden: int = 768  # width of text and fusion encoder, the lower and upper layers of one BERT
+    heads: int = 12  # of their attention
+    feed: int = 3072  # width between the two linear layers of their blocks
+    positions: int = 512  # word pieces of the longest text
+    text_layers: int = 6  # BERT's lower layers
+    fusion_layers: int = 6  # BERT's upper layers, with cross-attention to the image
+    dropout: float = 0.1  # in text and fusion encoder
+    patch: int = 16  # pixels along a patch; 0: image tokens are cells of a feature grid
+    features: int = 0  # width of a cell, where tokens are cells
+    side: int = 16  # patches or cells along a side of the image, which is resized to a square
+    image_hidden: int = 768  # width of the image encoder, a vision transformer
+    image_heads: int = 12  # of its attention
+    image_feed: int = 3072  # width between the two linear layers of its blocks
+    image_layers: int = 12  # its blocks
+    shared: int = 256  # width of the joint embedding of whole images and whole texts
+    map_layer: int = 2  # fusion layer, from 0, of the Grad-CAM map; the third of six in AMC's code
+    map_source: MapSource = "gradcam"  # Grad-CAM of the match score (AMC), or first cross-attention (ours)
+
+    def __post_init__(self) -> None:
+        if bool(self.patch) == bool(self.features):
+            raise ValueError("an image encoder reads either patches of pixels or cells of a feature grid")
+        if self.hidden % self.heads or self.image_hidden % self.image_heads:
+            raise ValueError("the number of attention heads must divide the width")
+        if not 0 <= self.map_layer < self.fusion_layers:
+            raise ValueError(f"there is no fusion layer {self.map_layer} among {self.fusion_layers}")
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> AlbefConfig:
+        """Read a stored configuration; version 0.1 called ``map_source`` "explain" with "match" or "look"."""
+        fields = dict(value)
+        if "explain" in fields:
+            fields["map_source"] = {"match": "gradcam", "look": "attention"}[fields.pop("explain")]
+        return from_dict(cls, fields, BOUNDS)
+
+    @property
+    def pixels(self) -> int:
+        """Side of the square image for which positions are learnt; 0 where tokens are cells of a grid."""
+        return self.patch * self.side
+
+    def bert(self) -> BertConfig:
+        """Sizes of the text encoder; the layers of the fusion encoder have the same."""
+        return BertConfig(
+            self.vocabulary, self.hidden, self.heads, self.feed, self.positions, self.text_layers, self.dropout
+        )
+
+
+def base() -> AlbefConfig:
+    """ViT-B/16 at 256 pixels and BERT-base, six layers each for text and fusion."""
+    return AlbefConfig()
+
+
+def small(features: int = 1280, side: int = 12) -> AlbefConfig:
+    """Cells of a backbone's grid and MiniLM, three layers each for text and fusion.
+
+    The cells are outputs of a whole backbone, so the image encoder has one narrow layer.
+    """
+    return AlbefConfig(
+        hidden=384,
+        feed=1536,
+        text_layers=3,
+        fusion_layers=3,
+        patch=0,
+        features=features,
+        side=side,
+        image_hidden=256,
+        image_heads=8,
+        image_feed=512,
+        image_layers=1,
+        map_layer=0,
+        map_source="attention",
+    )
+
+
+# Image encoder -------------------------------------------------------------------------------------------------------
+
+
+class ImageEncoder(nn.Module):
+    """Vision transformer with a [CLS] token (``whole``) and one token for each patch or cell.
+
+    Position embeddings are learnt for a square of ``config.side`` tokens and interpolated for other sizes, so that a
+    model for 256 pixels can read 384.
+    """
+
+    def __init__(self, config: AlbefConfig) -> None:
+        super().__init__()
+        width = config.image_hidden
+        self.patches: nn.Conv2d | nn.Linear
+        if config.patch:
+            self.patches = nn.Conv2d(3, width, config.patch, stride=config.patch)
+        else:
+            self.patches = nn.Linear(config.features, width)
+        self.pixels = bool(config.patch)
+        self.whole = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.zeros(1, 1 + config.side**2, width))
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.image_layers))
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        nn.init.trunc_normal_(self.whole, std=0.02)
+        # cells are whitened to a deviation of 1, so positions need larger values
+        nn.init.trunc_normal_(self.positions, std=0.02 if config.patch else 0.2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Tokens ``[I, 1 + rows * columns, width]`` of pixels ``[I, 3, H, W]`` or grids ``[I, rows, columns, D]``."""
+        tokens = self.patches(images)
+        if self.pixels:
+            tokens = tokens.permute(0, 2, 3, 1)  # [I, rows, columns, width]
+        _, rows, columns, _ = tokens.shape
+        x = torch.cat([self.whole.expand(len(tokens), -1, -1), tokens.flatten(1, 2)], 1)
+        x = x + resize_positions(self.positions, rows, columns)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)
+
+
+class Block(nn.Module):
+    """Pre-norm transformer block: attention and two linear layers, each with a residual."""
+
+    def __init__(self, config: AlbefConfig) -> None:
+        super().__init__()
+        width = config.image_hidden
+        self.heads = config.image_heads
+        self.norm1, self.norm2 = nn.LayerNorm(width, eps=1e-6), nn.LayerNorm(width, eps=1e-6)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, config.image_feed), nn.Linear(config.image_feed, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[I, N, width]`` to the same shape."""
+        images, count, width = x.shape
+        qkv = self.qkv(self.norm1(x)).view(images, count, 3, self.heads, -1)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each [I, heads, N, width / heads]
+        attended = F.scaled_dot_product_attention(query, key, value)
+        x = x + self.out(attended.transpose(1, 2).reshape(images, count, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def resize_positions(positions: Tensor, rows: int, columns: int) -> Tensor:
+    """Interpolate position embeddings ``[1, 1 + side * side, width]`` to another grid, bicubic; [CLS] is unchanged."""
+    whole, cells = positions[:, :1], positions[:, 1:]
+    side = round(cells.shape[1] ** 0.5)
+    if (rows, columns) == (side, side):
+        return positions
+    square = cells.view(1, side, side, -1).permute(0, 3, 1, 2)
+    resized = F.interpolate(square, (rows, columns), mode="bicubic", align_corners=False)
+    return torch.cat([whole, resized.permute(0, 2, 3, 1).flatten(1, 2)], 1)
+
+
+# Fusion --------------------------------------------------------------------------------------------------------------
+
 
 OLD_NAMES = {"look": "cross_attention", "share_image": "project_image", "share_text": "project_text"}
 """Names of layers in weights of version 0.1 -> names now."""
@@ -156,3 +321,32 @@ def _initialise(module: nn.Module, deviation: float) -> None:
         nn.init.normal_(module.weight, std=deviation)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
+
+
+# Pair scores ---------------------------------------------------------------------------------------------------------
+
+
+SHARPNESS = 8.0
+"""Of the soft maximum over cells: log(sum(exp(SHARPNESS * score))) / SHARPNESS.
+
+With 1, the softmax of the attention itself, all cells have similar weight at first, and attention stays uniform.
+"""
+
+
+def pair_scores(model: AlbefNet, encoded: Encoded, texts: Texts, text_states: Tensor) -> Tensor:
+    """Scores ``[I, B]`` of each image and text: mean over words of the soft maximum over cells.
+
+    The score of a word and a cell is the attention score of the first fusion layer before its softmax, averaged over
+    heads. The image's [CLS] token and the text's [CLS] and [SEP] are excluded. ``text_states [B, T, hidden]`` are those
+    before fusion.
+    """
+    layer = model.layers[0]
+    hidden = layer.self_attention(text_states, texts.attention_bias(text_states.dtype))
+    query = layer.cross_attention.query(hidden)  # [B, T, hidden]
+    keys = encoded.keys[0][:, :, 1:].transpose(1, 2).flatten(2)  # [I, cells, hidden]
+    heads = layer.cross_attention.heads
+    scale = heads * (query.shape[-1] / heads) ** 0.5
+    scores = torch.einsum("btd,icd->ibtc", query, keys) / scale
+    maximum = (SHARPNESS * scores).logsumexp(-1) / SHARPNESS  # [I, B, T]
+    words = texts.inner().to(maximum.dtype)
+    return (maximum * words).sum(-1) / words.sum(-1).clamp(min=1)

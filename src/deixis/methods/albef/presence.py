@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from deixis.calibration import Calibration, fit
@@ -51,14 +52,15 @@ def collect_evidence(
     return of_phrases, of_captions
 
 
+def pair_evidence(grounder: AlbefGrounder, image: Any, texts: Sequence[str]) -> list[float]:
+    """Pair evidence of texts with regions or an image."""
+    (encoded,) = grounder.encode([image])
+    parses = parse(texts, quiet=True)
+    phrases = [replace(one.phrase(0, len(one)), text=text) for text, one in zip(texts, parses, strict=True)]
+    return grounder.pair_evidence(encoded, phrases)
+
+
 def calibrate(grounder: AlbefGrounder, samples: Sequence[Sample], photo: Callable[[str], Any]) -> Presence:
     """Fit the curves that turn a grounder's evidence into probabilities, on samples outside its training set."""
-
-    def evidence(image: Any, texts: Sequence[str]) -> list[float]:
-        (encoded,) = grounder.encode([image])
-        parses = parse(texts, quiet=True)
-        phrases = [replace(one.phrase(0, len(one)), text=text) for text, one in zip(texts, parses, strict=True)]
-        return grounder.pair_evidence(encoded, phrases)
-
-    phrases, captions = collect_evidence(samples, photo, evidence)
+    phrases, captions = collect_evidence(samples, photo, partial(pair_evidence, grounder))
     return Presence(phrases.calibration(), captions.calibration())

@@ -13,9 +13,7 @@ from torch import Tensor
 from deixis.errors import DeixisError
 from deixis.layers.bert import from_published_name
 from deixis.layers.minilm import minilm_folder, minilm_weights
-from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.network import AlbefNet
-from deixis.methods.albef.vit import resize_positions
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, resize_positions
 
 _BERT = "text_encoder.bert."
 _NAMES = [  # a published name outside BERT -> ours

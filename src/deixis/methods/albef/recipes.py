@@ -1,6 +1,6 @@
 """Recipes of ALBEF, AMC and its loss variants: the papers' values, and small siblings for two cores.
 
-docs/paper-index.md gives the source of each value. A comment beside a value says where code and paper differ.
+README.md in this folder gives the source of each value. A comment beside a value says where code and paper differ.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from deixis.methods.albef.config import AlbefConfig, base, small
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.momentum import MomentumConfig
+from deixis.methods.albef.network import AlbefConfig, base, small
 from deixis.training.recipe import BOXES, Phase, Recipe, Schedule
 
 

@@ -30,7 +30,6 @@ from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.minilm import minilm_folder
 from deixis.layers.whitening import fit_whitening
-from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
 from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
 from deixis.methods.albef.losses.alignment import alignment
@@ -40,8 +39,7 @@ from deixis.methods.albef.losses.map_consistency import box_masks, map_consisten
 from deixis.methods.albef.losses.masked_words import mask_words, masked_logits, masked_words
 from deixis.methods.albef.model import AlbefGrounder, pad_texts
 from deixis.methods.albef.momentum import Momentum
-from deixis.methods.albef.network import AlbefNet, Encoded, Texts
-from deixis.methods.albef.pair_scores import pair_scores
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
 from deixis.methods.albef.presence import calibrate
 from deixis.methods.albef.published import load_minilm, load_published
 from deixis.methods.albef.recipes import AlbefRecipe

@@ -15,6 +15,7 @@ from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
+from deixis.fields import from_dict
 from deixis.language.descriptions import Description, describe
 from deixis.language.queries import Query
 from deixis.language.tokenise import tokens
@@ -24,7 +25,7 @@ from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.reir.phrases import name_vectors, pad_phrases
-from deixis.model_folder import read_model, write_model
+from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
 from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 
@@ -142,9 +143,10 @@ class ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[ReirNet, ReirGrounder]:
-            refiner = ReirNet(ReirConfig.from_json(config["refiner"]))
-            vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            calibration = Calibration(**config["calibration"])
+            sizes = ReirConfig.from_json(config["refiner"])
+            refiner = build_network(lambda: ReirNet(sizes), folder)
+            vocabulary = load_vocabulary(folder, sizes.vocabulary)
+            calibration = from_dict(Calibration, config["calibration"])
             return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration)
 
         return read_model(folder, "grounder", build)

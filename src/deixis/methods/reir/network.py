@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
 from deixis.layers.old_names import accept_old_names
@@ -28,6 +29,10 @@ from deixis.types import Place
 
 OLD_NAMES = {"read": "phrase_lstm", "see": "embed_regions", "locate": "embed_location", "judge": "score"}
 """Names of layers in weights of version 0.1 -> names now."""
+
+
+BOUNDS = {"dropout": (0, 1), "keep": (1, 1000), "top_names": (0, 1000)}
+"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,8 @@ class ReirConfig:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ReirConfig:
         """Read a stored configuration; version 0.1 called the place "attention" "best"."""
-        return cls(**{**value, "place": "attention" if value.get("place") in (None, "best") else value["place"]})
+        place = "attention" if value.get("place") in (None, "best") else value["place"]
+        return from_dict(cls, {**value, "place": place}, BOUNDS)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Recipes of ReIR, the rows of its ablation, and the reconstruction baselines, each at two sizes.
 
-docs/paper-index.md gives the source of each value. A comment beside a value says where code and paper differ.
+README.md in this folder gives the source of each value. A comment beside a value says where code and paper differ.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from deixis.methods.reir.losses.ranking import RankingConfig
+from deixis.methods.reir.losses.caption_ranking import RankingConfig
 from deixis.methods.reir.losses.self_taught import SelfTaughtConfig
 from deixis.methods.reir.network import ReirConfig
 from deixis.training.recipe import Phase, Recipe, Schedule

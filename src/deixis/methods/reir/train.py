@@ -24,7 +24,7 @@ from deixis.layers.text_vectors import text_vectors
 from deixis.layers.whitening import fit_whitening
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum
-from deixis.methods.reir.losses.ranking import caption_scores, ranking
+from deixis.methods.reir.losses.caption_ranking import caption_scores, ranking
 from deixis.methods.reir.losses.reconstruction import PhraseDecoder, reconstruction
 from deixis.methods.reir.losses.relation_classification import (
     RelationClassifier,

@@ -15,6 +15,7 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
 from deixis.device import CPU, device_of, to_device
+from deixis.fields import from_dict
 from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse
 from deixis.language.queries import Query
@@ -24,7 +25,7 @@ from deixis.localize.attention import select_region
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
-from deixis.model_folder import read_model, write_model
+from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
 from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 
@@ -32,6 +33,10 @@ Floats = npt.NDArray[np.floating]
 
 COSINE_WEIGHT = 2.0
 """Rerank weight of the mean cosine; chosen on validation captions (``experiments/flickr8k-entities``)."""
+
+
+BOUNDS = {"sharpness": (0.01, 100), "leak": (0, 1), "cells": (1, 256)}
+"""Bounds of a stored configuration; sizes are compared with the stored weights."""
 
 
 @dataclass(frozen=True)
@@ -171,11 +176,12 @@ class ScanGrounder:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[ScanNet, ScanGrounder]:
-            matcher = ScanNet(ScanConfig(**config["matcher"]))
-            vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
-            calibration, placing = Calibration(**config["calibration"]), Placing(**config["placing"])
-            if config["placing"]["place"] == "best":  # as version 0.1 called it
-                placing = replace(placing, place="attention")
+            sizes = from_dict(ScanConfig, config["matcher"], BOUNDS)
+            matcher = build_network(lambda: ScanNet(sizes), folder)
+            vocabulary = load_vocabulary(folder, sizes.vocabulary)
+            calibration = from_dict(Calibration, config["calibration"])
+            renamed = {"place": "attention"} if config["placing"]["place"] == "best" else {}  # as in version 0.1
+            placing = from_dict(Placing, {**config["placing"], **renamed}, BOUNDS)
             return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
 
         return read_model(folder, "matcher", build)

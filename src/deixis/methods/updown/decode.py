@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.updown.network import Decoder, Encoded, State
 from deixis.types import Place
@@ -24,6 +25,12 @@ FORBIDDEN = (Vocabulary.pad, Vocabulary.bos, Vocabulary.unk)
 
 OLD_FIELDS = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeats": "allow_adjacent_repeats"}
 """Names of fields in configurations of version 0.1 -> names now."""
+
+BOUNDS = {
+    **{"beam": (1, 100), "rerank_beam": (0, 100), "length_power": (0, 10)},
+    **{"max_words": (1, 1000), "min_words": (0, 1000), "branches": (1, 64)},
+}
+"""Bounds of a stored configuration."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class GenerationConfig:
         fields = {OLD_FIELDS.get(name, name): field for name, field in value.items()}
         if fields.get("place") == "best":
             fields["place"] = "attention"
-        return cls(**fields)
+        return from_dict(cls, fields, BOUNDS)
 
 
 @dataclass(frozen=True)

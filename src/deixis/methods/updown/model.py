@@ -10,15 +10,19 @@ from typing import Self
 import torch
 
 from deixis.device import CPU, device_of, to_device
+from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
 from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode, greedy
 from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.model_folder import read_model, write_model
+from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
 from deixis.types import AttentionTrace, Candidate, Json, Regions
 from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.ood import OodDetector
+
+BOUNDS = {"branches": (1, 64), "heads": (0, 256), "dropout": (0, 1)}
+"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
 
 
 class Captioner:
@@ -122,8 +126,9 @@ class Captioner:
         """Read what :meth:`save_pretrained` wrote."""
 
         def build(config: Json) -> tuple[Decoder, Captioner]:
-            network = Decoder(DecoderConfig(**config["decoder"]))
-            vocabulary = Vocabulary.load(Path(folder) / "vocabulary.json")
+            sizes = from_dict(DecoderConfig, config["decoder"], BOUNDS)
+            network = build_network(lambda: Decoder(sizes), folder)
+            vocabulary = load_vocabulary(folder, sizes.vocabulary)
             generation = GenerationConfig.from_json(config.get("generation") or config["style"])
             return network, cls(network, vocabulary, config["extractor"], str(config["name"]), generation)
 

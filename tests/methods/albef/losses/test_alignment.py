@@ -5,7 +5,7 @@ from tiny_albef import EYE, batch, tiny
 from torch import Tensor
 
 from deixis.methods.albef.losses.alignment import LOGIT_SCALE, alignment
-from deixis.methods.albef.pair_scores import SHARPNESS, pair_scores
+from deixis.methods.albef.network import SHARPNESS, pair_scores
 
 
 def test_what_words_find_in_cells_by_hand() -> None:

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from deixis.methods.albef.config import AlbefConfig
-from deixis.methods.albef.network import AlbefNet, Texts
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, Texts
 
 SIZES = AlbefConfig(
     vocabulary=30,

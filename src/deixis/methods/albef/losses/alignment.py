@@ -1,7 +1,7 @@
 """Alignment of words and cells (ours): contrastive loss on the first cross-attention.
 
 The matching loss learns from one bit for each pair, at the cost of a whole fusion pass. The first cross-attention can
-score all pairs of a batch with one matrix product (:mod:`deixis.methods.albef.pair_scores`). Its gradient raises the
+score all pairs of a batch with one matrix product (:mod:`deixis.methods.albef.network`). Its gradient raises the
 attention of words to the cells that distinguish the right image.
 """
 

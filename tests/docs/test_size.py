@@ -1,0 +1,55 @@
+"""Limits on the size of the code, and on how much of it one verb runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "deixis"
+
+LINES = {"data/scenes": 1_800, "evaluation/tables": 600}
+"""Folder -> most lines of Python."""
+COMMAND_LINES = 150  # of one verb
+
+TRACE = {"caption": (325, 60), "ground": (205, 40)}
+"""Verb -> most functions and files of the package that one photograph runs, with empty caches."""
+
+
+def lines(folder: Path) -> int:
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in folder.rglob("*.py"))
+
+
+@pytest.mark.parametrize(("folder", "most"), LINES.items())
+def test_lines_of_a_folder(folder: str, most: int) -> None:
+    assert lines(PACKAGE / folder) <= most
+
+
+@pytest.mark.parametrize("file", sorted((PACKAGE / "commands").glob("*.py")), ids=lambda file: file.stem)
+def test_lines_of_a_command(file: Path) -> None:
+    most = 350 if file.stem == "console" else COMMAND_LINES  # console is shared by all commands
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("verb", "options"), [("caption", []), ("ground", ["a woman"])])
+def test_functions_and_files_of_a_verb(verb: str, options: list[str], tmp_path: Path) -> None:
+    skimage = pytest.importorskip("skimage")
+    photo = Path(skimage.__file__).parent / "data" / "astronaut.png"
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "walk.py"), verb, str(photo), *options],
+        env={**os.environ, "DEIXIS_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.search(r"(\d+) functions in (\d+) files", done.stdout)
+    assert found is not None
+    functions, files = TRACE[verb]
+    assert int(found[1]) <= functions
+    assert int(found[2]) <= files
