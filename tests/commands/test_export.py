@@ -44,7 +44,7 @@ def test_the_verb(tmp_path, capsys):
     [
         ("{broken", [], 1, "has nothing to export (1 bad records"),
         (None, [], 1, "does not exist"),
-        ('{"x": 1}', [], 1, "of no format that is known"),
+        ('{"x": 1}', [], 1, "unknown format"),
         (json.dumps(SAID.to_json()), ["--split", "../x"], 2, "a plain name"),
         (json.dumps(SAID.to_json()), ["--images", "no-such"], 1, "is not a folder"),
     ],
