@@ -1,8 +1,8 @@
-"""Box geometry, and the one box convention of the project.
+"""Box geometry and the box convention of the package.
 
 A box is ``x1, y1, x2, y2``: 0-based, end-exclusive floats in pixels of the original image. The pixel in the top
 left corner is the box ``0, 0, 1, 1``; the whole image is ``0, 0, width, height``; width is ``x2 - x1`` with no
-``+ 1`` anywhere. Every other convention is converted at the border, by the functions at the end of this file.
+``+ 1``. Readers and writers of other formats convert with the functions at the end of this file.
 
 Functions take and return float arrays whose last axis has length 4; leading axes are free.
 """
@@ -19,25 +19,25 @@ ArrayLike = npt.ArrayLike
 
 
 def as_boxes(boxes: ArrayLike) -> Array:
-    """``[..., 4]`` floats of any array or nested list; an empty list becomes ``[0, 4]``."""
+    """Convert an array or nested list to floats ``[..., 4]``; an empty list becomes ``[0, 4]``."""
     array = np.asarray(boxes)
     if not np.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float64)
     if array.size == 0:
         return array.reshape(0, 4)
     if array.shape[-1] != 4:
-        raise ValueError(f"a box has 4 numbers, this array has shape {array.shape}")
+        raise ValueError(f"boxes must have shape [..., 4], not {array.shape}")
     return array
 
 
 def as_box(values: Iterable[float]) -> tuple[float, float, float, float]:
-    """One box as a tuple of Python's own numbers, as :mod:`deixis.types` keeps it."""
+    """Convert one box to a tuple of Python floats, as in :mod:`deixis.types`."""
     x1, y1, x2, y2 = (float(value) for value in values)
     return x1, y1, x2, y2
 
 
 def area(boxes: ArrayLike) -> Array:
-    """Areas ``[...]`` of boxes ``[..., 4]``; a box that is empty or turned inside out has area 0."""
+    """Areas ``[...]`` of boxes ``[..., 4]``; a box with ``x2 <= x1`` or ``y2 <= y1`` has area 0."""
     b = as_boxes(boxes)
     return np.maximum(b[..., 2] - b[..., 0], 0) * np.maximum(b[..., 3] - b[..., 1], 0)
 
@@ -45,7 +45,7 @@ def area(boxes: ArrayLike) -> Array:
 def centre(boxes: ArrayLike) -> Array:
     """Centre points ``[..., 2]`` (x, y) of boxes ``[..., 4]``."""
     b = as_boxes(boxes)
-    return b[..., :2] / 2 + b[..., 2:] / 2  # halved first: their sum may be too large for a float
+    return b[..., :2] / 2 + b[..., 2:] / 2  # halved first: the sum could overflow
 
 
 def intersection(a: ArrayLike, b: ArrayLike) -> Array:
@@ -64,20 +64,20 @@ def iou(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 def union(boxes: ArrayLike) -> Array:
-    """The smallest box ``[4]`` that holds all boxes ``[N, 4]``, N > 0."""
+    """Smallest box ``[4]`` around all boxes ``[N, 4]``, N > 0."""
     b = as_boxes(boxes)
     if len(b) == 0:
-        raise ValueError("the union of no boxes is not a box")
+        raise ValueError("the union needs at least one box")
     return np.concatenate([b[:, :2].min(0), b[:, 2:].max(0)])
 
 
 def clip(boxes: ArrayLike, width: float, height: float) -> Array:
-    """Boxes ``[..., 4]`` cut to the image ``0, 0, width, height``."""
+    """Clip boxes ``[..., 4]`` to the image ``0, 0, width, height``."""
     return np.clip(as_boxes(boxes), 0, np.array([width, height, width, height], dtype=np.float64))
 
 
 def contains(boxes: ArrayLike, point: Sequence[float]) -> npt.NDArray[np.bool_]:
-    """Which boxes ``[..., 4]`` hold the point (x, y); the far edges are outside."""
+    """Whether each box ``[..., 4]`` contains the point (x, y); the edges x2 and y2 are outside."""
     b, (x, y) = as_boxes(boxes), point
     return (b[..., 0] <= x) & (x < b[..., 2]) & (b[..., 1] <= y) & (y < b[..., 3])
 
@@ -88,32 +88,32 @@ def nms(boxes: ArrayLike, scores: ArrayLike, threshold: float) -> npt.NDArray[np
     order = np.argsort(-np.asarray(scores, dtype=np.float64), kind="stable")
     overlap = iou(b[order], b[order]) > threshold
     kept: list[int] = []
-    alive = np.ones(len(order), dtype=bool)
+    remaining = np.ones(len(order), dtype=bool)
     for i in range(len(order)):
-        if alive[i]:
+        if remaining[i]:
             kept.append(i)
-            alive &= ~overlap[i]
+            remaining &= ~overlap[i]
     return order[kept]
 
 
 def deltas(sources: ArrayLike, targets: ArrayLike) -> Array:
-    """Regression targets ``[..., 4]`` (dx, dy, log dw, log dh) that move sources onto targets; both have area > 0."""
+    """Regression targets ``[..., 4]`` (dx, dy, log dw, log dh) from sources to targets; both have area > 0."""
     s, t = as_boxes(sources), as_boxes(targets)
     size_s, size_t = s[..., 2:] - s[..., :2], t[..., 2:] - t[..., :2]
     shift = (centre(t) - centre(s)) / size_s
     return np.concatenate([shift, np.log(size_t / size_s)], axis=-1)
 
 
-def apply_deltas(sources: ArrayLike, moves: ArrayLike) -> Array:
+def apply_deltas(sources: ArrayLike, offsets: ArrayLike) -> Array:
     """Boxes ``[..., 4]`` after regression: the inverse of :func:`deltas`."""
-    s, d = as_boxes(sources), as_boxes(moves)
+    s, d = as_boxes(sources), as_boxes(offsets)
     size = s[..., 2:] - s[..., :2]
     middle = centre(s) + d[..., :2] * size
     half = size * np.exp(d[..., 2:]) / 2
     return np.concatenate([middle - half, middle + half], axis=-1)
 
 
-# Conventions of the data sets -------------------------------------------------------------------------------------
+# Conventions of data sets ----------------------------------------------------------------------------------------
 
 
 def from_inclusive(boxes: ArrayLike) -> Array:
@@ -159,7 +159,7 @@ def to_normalised(boxes: ArrayLike, width: float, height: float) -> Array:
 
 
 def to_whole_pixels(boxes: ArrayLike, width: float = np.inf, height: float = np.inf) -> Array:
-    """Boxes ``[..., 4]`` with whole numbers, the nearest, but inside the image and at least a pixel wide."""
+    """Round boxes ``[..., 4]`` to whole pixels, inside the image and at least one pixel wide and high."""
     b = clip(np.round(as_boxes(boxes)), width, height)
     low = np.minimum(b[..., :2], np.array([width, height]) - 1)
     return np.concatenate([low, np.maximum(b[..., 2:], low + 1)], axis=-1)

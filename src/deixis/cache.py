@@ -26,8 +26,8 @@ _KEEPING: ContextVar[bool] = ContextVar("keeping", default=True)
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
-    """Within this block, in this thread, no cache touches the disk: the texts of others are not ours to keep."""
+def cache_disabled() -> Iterator[None]:
+    """Read and write no cache within this block, in this thread: texts of requests are not stored."""
     token = _KEEPING.set(False)
     try:
         yield
@@ -36,9 +36,9 @@ def nothing_kept() -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """The folder for caches: ``DEIXIS_CACHE`` where it is set, else the user's cache folder of the platform.
+    """Return the cache folder: ``DEIXIS_CACHE`` if set, else the user's cache folder of the platform.
 
-    It may not exist yet. Whatever lies in it can be deleted at any time.
+    It may not exist yet. Files in it can be deleted at any time.
     """
     chosen = os.environ.get("DEIXIS_CACHE")
     if chosen:
@@ -84,10 +84,10 @@ def clear_cache() -> Cleared:
 
 
 class TextCache:
-    """A table from names to texts in one SQLite file, which several processes may read and write at once.
+    """Table from names to texts in one SQLite file; several processes may use it at once.
 
-    A damaged entry counts as absent, a damaged file is begun anew. A file that cannot be used (a full disk, a folder
-    without permission) is reported once on stderr; the cache is then empty and keeps nothing.
+    A damaged entry counts as absent; a damaged file is replaced. A file that cannot be used (full disk, no permission)
+    is reported once on stderr; the cache then stays empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -112,7 +112,7 @@ class TextCache:
         return found
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Keep the texts, all of them or none."""
+        """Write the texts in one transaction."""
         rows = [(_key(name), zlib.crc32(data := text.encode()), data) for name, text in texts.items()]
         self._use(lambda table: table.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?)", rows))
 

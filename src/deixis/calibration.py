@@ -1,4 +1,4 @@
-"""From a score that orders answers to one that says how likely an answer is right, in [0, 1]."""
+"""Calibration of match scores to probabilities (Platt scaling)."""
 
 from __future__ import annotations
 
@@ -13,50 +13,51 @@ Numbers = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Calibration:
-    """A logistic curve (Platt scaling); as it is, one half everywhere."""
+    """Logistic curve p = 1 / (1 + exp(-(slope * evidence + offset))); the default is 0.5 for any evidence."""
 
     slope: float = 0.0
     offset: float = 0.0
 
     def __call__(self, evidence: float) -> float:
-        """The chance that what has this much evidence is there."""
+        """Return the probability that a phrase with this evidence is present."""
         x = self.slope * evidence + self.offset
         return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
 def fit(present: npt.ArrayLike, absent: npt.ArrayLike, steps: int = 50) -> Calibration:
-    """The curve that tells the evidence of what is there from that of what is not, both as likely as each other.
+    """Fit the curve to evidence of present and of absent phrases; both groups have the same total weight.
 
-    Newton's method on the mean log-loss. A little pull towards 0 keeps the slope finite where the two do not overlap,
-    and evidence that speaks against what it stands for counts as none.
+    Newton's method on the mean log-loss. A small L2 penalty keeps the slope finite if the two groups do not overlap.
+    If the slope is not positive, the curve is 0.5 everywhere.
     """
-    there, gone = np.asarray(present, dtype=np.float64), np.asarray(absent, dtype=np.float64)
-    if not len(there) or not len(gone):
+    positive, negative = np.asarray(present, dtype=np.float64), np.asarray(absent, dtype=np.float64)
+    counts = len(positive), len(negative)
+    if not all(counts):
         return Calibration()
-    x = np.concatenate([there, gone])
-    middle, spread = float(x.mean()), float(x.std()) or 1.0
-    columns = np.stack([(x - middle) / spread, np.ones_like(x)], 1)
-    truth = np.repeat([1.0, 0.0], [len(there), len(gone)])
-    weight = np.repeat([0.5 / len(there), 0.5 / len(gone)], [len(there), len(gone)])
-    pull = np.diag([1e-3, 0.0])
+    x = np.concatenate([positive, negative])
+    mean, std = float(x.mean()), float(x.std()) or 1.0
+    columns = np.stack([(x - mean) / std, np.ones_like(x)], 1)
+    truth = np.repeat([1.0, 0.0], counts)
+    weight = np.repeat([0.5 / counts[0], 0.5 / counts[1]], counts)
+    penalty = np.diag([1e-3, 0.0])
     curve = np.zeros(2)
     for _ in range(steps):
         p = 1 / (1 + np.exp(-columns @ curve))
-        gradient = columns.T @ (weight * (p - truth)) + pull @ curve
-        hessian = (columns.T * (weight * p * (1 - p))) @ columns + pull
+        gradient = columns.T @ (weight * (p - truth)) + penalty @ curve
+        hessian = (columns.T * (weight * p * (1 - p))) @ columns + penalty
         step = np.linalg.solve(hessian + 1e-9 * np.eye(2), gradient)
         curve -= step
         if np.abs(step).max() < 1e-10:
             break
     if curve[0] <= 0:
         return Calibration()
-    return Calibration(float(curve[0] / spread), float(curve[1] - curve[0] * middle / spread))
+    return Calibration(float(curve[0] / std), float(curve[1] - curve[0] * mean / std))
 
 
 def auc(present: npt.ArrayLike, absent: npt.ArrayLike) -> float:
-    """How often what is there has more evidence than what is not (area under the ROC curve); ties count half."""
-    there, gone = np.sort(np.asarray(present, dtype=np.float64)), np.sort(np.asarray(absent, dtype=np.float64))
-    if not len(there) or not len(gone):
-        raise ValueError("there is nothing to tell apart")
-    below = np.searchsorted(gone, there, "left") + np.searchsorted(gone, there, "right")
-    return float(below.mean() / 2 / len(gone))
+    """Area under the ROC curve: P(evidence of present > evidence of absent); ties count half."""
+    positive, negative = np.asarray(present, dtype=np.float64), np.sort(np.asarray(absent, dtype=np.float64))
+    if not len(positive) or not len(negative):
+        raise ValueError("the AUC needs evidence of present and of absent items")
+    below = np.searchsorted(negative, positive, "left") + np.searchsorted(negative, positive, "right")
+    return float(below.mean() / 2 / len(negative))

@@ -24,28 +24,28 @@ from deixis.errors import DeixisError, UsageError, display_name, safe_text
 
 # verb -> (module under deixis.commands, function, one line of help)
 VERBS: dict[str, tuple[str, str, str]] = {
-    "caption": ("caption", "caption", "say what is in photographs; each noun has its box"),
-    "data check": ("data", "check", "recognise a data set, count what is there, name what is missing"),
+    "caption": ("caption", "caption", "caption photographs; each noun phrase has a box"),
+    "data check": ("data", "check", "recognise a data set, count its content, list missing files"),
     "data show": ("data", "show", "draw a contact sheet of a data set with its phrases and boxes"),
-    "features": ("features", "features", "turn a folder or data set of images into a feature store"),
-    "regions": ("regions", "regions", "see what the machine sees in one photograph"),
+    "features": ("features", "features", "extract region features of images into a feature store"),
+    "regions": ("regions", "regions", "extract the regions of one photograph and show their classes"),
     "proposals": ("proposals", "proposals", "measure the recall of box proposals on a data set"),
-    "train": ("train", "train", "train a model by a recipe"),
-    "search": ("search", "search", "find the photographs of a store that fit a sentence"),
-    "ground": ("ground", "ground", "find phrases in a photograph"),
-    "eval": ("eval", "eval", "evaluate a trained model on a split, with a page to look at"),
-    "check": ("check", "check", "hold a caption against a photograph and mark doubtful words"),
-    "score": ("score", "score", "score predictions of any model against a reference"),
+    "train": ("train", "train", "train a model with a recipe"),
+    "search": ("search", "search", "find the photographs of a feature store that match a sentence"),
+    "ground": ("ground", "ground", "ground phrases in a photograph: a box and a probability for each"),
+    "eval": ("eval", "eval", "score a trained model on a split; write predictions and pages"),
+    "check": ("check", "check", "check a caption against a photograph; mark phrases that are probably absent"),
+    "score": ("score", "score", "score predictions of any model against reference data"),
     "compare": ("compare", "compare", "compare two scored systems with a paired bootstrap"),
-    "table": ("table", "table", "train, evaluate and show the rows of a comparison that a file describes"),
-    "serve": ("serve", "serve", "the page in a browser, and the same as an HTTP interface"),
-    "export": ("export", "export", "write predictions for COCO, Label Studio, Flickr30k Entities and more, or back"),
-    "report": ("report", "report", "make one page of a run: curves, scores, errors and a gallery"),
-    "study": ("study", "study", "ask people which of two groundings is better, and count what they say"),
-    "cache clear": ("cache", "clear", "delete the parses, vectors and pictures that are kept for later runs"),
+    "table": ("table", "table", "train and evaluate the rows of a comparison; write tables and charts"),
+    "serve": ("serve", "serve", "serve a web page and an HTTP API"),
+    "export": ("export", "export", "convert predictions to COCO, Label Studio, Flickr30k Entities and more, or back"),
+    "report": ("report", "report", "write one HTML page of a run: curves, scores, errors and a gallery"),
+    "study": ("study", "study", "let people rate which of two groundings is better; summarise the ratings"),
+    "cache clear": ("cache", "clear", "delete cached parses, text vectors and pictures"),
     "models": ("models", "models", "list the models on this machine with their supervision and scores"),
-    "doctor": ("doctor", "doctor", "look at this installation and say what to mend"),
-    "demo": ("demo", "demo", "caption three photographs and show them on a page"),
+    "doctor": ("doctor", "doctor", "check the installation"),
+    "demo": ("demo", "demo", "caption three example photographs; write pictures and a page"),
 }
 
 DEBUG = "--debug"
@@ -59,7 +59,7 @@ GROUPS = {
     "scores and comparisons": ("score", "compare", "table", "study", "export"),
     "this machine": ("models", "cache clear", "doctor"),
 }
-"""How the map orders the verbs; what is in no group stands below them."""
+"""Groups of the overview; verbs without a group are listed last."""
 
 EXAMPLES = """\
   deixis demo
@@ -72,27 +72,29 @@ RENAMED = {"--finder": "--grounder", "--least": "--min-score"}
 
 
 def usage(width: int = 0) -> str:
-    """The short map of the verbs, in lines of at most ``width`` characters (0: those of the terminal)."""
+    """Return the overview of the verbs, in lines of at most ``width`` characters (0: the width of the terminal)."""
     width = width or shutil.get_terminal_size().columns
     grouped = {verb for group in GROUPS.values() for verb in group}
-    lines = [f"deixis {__version__}: words tied to pixels", "", "usage: deixis VERB [options]"]
-    for heading, group in {**GROUPS, "the rest": [verb for verb in VERBS if verb not in grouped]}.items():
-        there = [verb for verb in group if verb in VERBS]
-        lines += ["", heading] if there else []
-        lines += [line for verb in there for line in _entry(verb, width)]
-    more = "deixis VERB --help explains one; deixis --completion bash (zsh, fish) prints a script for your shell"
+    lines = [f"deixis {__version__}: grounded image captions", "", "usage: deixis VERB [options]"]
+    for heading, group in {**GROUPS, "other": [verb for verb in VERBS if verb not in grouped]}.items():
+        present = [verb for verb in group if verb in VERBS]
+        lines += ["", heading] if present else []
+        lines += [line for verb in present for line in _entry(verb, width)]
+    more = (
+        "deixis help VERB lists the options of a verb; deixis --completion bash (zsh, fish) prints a completion script"
+    )
     return "\n".join([*lines, "", "for example", EXAMPLES, "", textwrap.fill(more, max(width, 40))])
 
 
 def _entry(verb: str, width: int) -> list[str]:
-    """A verb and its line of help, which goes on below itself where the terminal is narrow."""
+    """Return the lines of a verb: its name, and its description wrapped to the width."""
     column = max(map(len, VERBS)) + 4
     text = textwrap.wrap(VERBS[verb][2], max(width - column, 24))
     return [f"  {name:<{column - 2}}{line}" for name, line in zip_longest([verb], text, fillvalue="")]
 
 
 def find_verb(args: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The verb that the arguments begin with (one or two words) and the arguments after it."""
+    """Split the arguments into the verb (one or two words) and the rest; None if they begin with no verb."""
     for length in (2, 1):
         verb = " ".join(args[:length])
         if len(args) >= length and verb in VERBS:
@@ -108,8 +110,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our pipe has gone, as in `deixis ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor must the last flush fail
+    except BrokenPipeError:  # the reader of the pipe has closed it, as in `deixis ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail
         code = 0
     sys.exit(code)
 
@@ -118,6 +120,8 @@ def run(args: Sequence[str]) -> int:
     """Run one verb and return the exit code."""
     debug = DEBUG in args or os.environ.get("DEIXIS_DEBUG", "") not in ("", "0")
     args = [arg for arg in args if arg != DEBUG]
+    if len(args) > 1 and args[0] == "help":
+        args = [*args[1:], "--help"]
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -134,11 +138,11 @@ def run(args: Sequence[str]) -> int:
     try:
         refuse_old_options(rest)
         commands = importlib.import_module(f"deixis.commands.{module}")
-        if hasattr(commands, "cli"):  # a verb whose options depend on its first word reads them itself
+        if hasattr(commands, "cli"):  # a verb whose options depend on its first argument parses them itself
             return int(commands.cli(rest) or 0)
         import tyro
 
-        # an option that may be absent shows in the help as PATH, not as {None}|PATH
+        # the help shows an optional value as PATH, not as {None}|PATH
         config = (tyro.conf.DisallowNone,)
         return int(tyro.cli(getattr(commands, function), prog=f"deixis {verb}", args=rest, config=config) or 0)
     except DeixisError as error:
@@ -186,7 +190,7 @@ def _completion(args: Sequence[str]) -> int:
     from deixis.commands.completion import SHELLS, completion_script
 
     if len(args) != 1 or args[0] not in SHELLS:
-        print(f"deixis --completion: name your shell, one of {', '.join(SHELLS)}.", file=sys.stderr)
+        print(f"deixis --completion: a shell is missing. Give one of {', '.join(SHELLS)}.", file=sys.stderr)
         return 2
     print(completion_script(args[0]), end="")
     return 0
@@ -195,14 +199,14 @@ def _completion(args: Sequence[str]) -> int:
 def _unknown(args: Sequence[str]) -> int:
     group = [verb for verb in VERBS if verb.startswith(f"{args[0]} ")]
     if group and len(args) == 1:
-        print(f"deixis {args[0]}: one of {', '.join(group)} is meant.", file=sys.stderr)
+        print(f"deixis {args[0]}: the verb is incomplete. Use one of: {', '.join(group)}.", file=sys.stderr)
         return 2
-    asked = " ".join(args[: 2 if group else 1])
+    given = " ".join(args[: 2 if group else 1])
     known = [*VERBS, "--help", "--version", "--completion", DEBUG]
-    near = difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
-    hint = f" Did you mean 'deixis {near[0]}'?" if near else " 'deixis --help' lists them."
-    what = "option" if asked.startswith("-") else "verb"
-    print(f"deixis: there is no {what} '{asked}'.{hint}", file=sys.stderr)
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    hint = f" Did you mean 'deixis {near[0]}'?" if near else " 'deixis --help' lists all verbs."
+    kind = "option" if given.startswith("-") else "verb"
+    print(f"deixis: unknown {kind} '{given}'.{hint}", file=sys.stderr)
     return 2
 
 

@@ -1,4 +1,4 @@
-"""Where models compute: the CPU, or a graphics processor where there is one."""
+"""Compute devices: CPU, CUDA or MPS."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ CPU = torch.device("cpu")
 
 
 def choose(name: str = "auto") -> torch.device:
-    """The device of that name, as torch spells it; ``auto`` is CUDA where there is one, then MPS, else the CPU."""
+    """Return the torch device with this name; ``auto`` is CUDA if available, then MPS, then the CPU."""
     if name == "auto":
         return torch.device(present()[0])
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)  # a name that torch knows may be of a device that is not there
-    except (RuntimeError, AssertionError, ImportError):  # each backend fails in its own way
+        torch.empty(1, device=device)  # raises if the device is not available
+    except (RuntimeError, AssertionError, ImportError):  # depends on the backend
         device = None
-    if device is None or device.type == "meta":  # which computes shapes and nothing else
-        raise UsageError(f"there is no device '{name}' here; choose auto or one of these: {', '.join(present())}.")
+    if device is None or device.type == "meta":  # meta computes shapes only
+        raise UsageError(f"--device {name} is not available. Use auto or one of: {', '.join(present())}.")
     return device
 
 
 def present() -> list[str]:
-    """The devices of this machine, the fastest first."""
+    """List the devices of this machine, fastest first."""
     cuda = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return [*cuda, *(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
 
 
 def train_on(name: str) -> None:
-    """Let training compute on that device; ``auto`` leaves it to accelerate, which knows of several processes too."""
+    """Set the device of training; with ``auto``, accelerate chooses it (also for several processes)."""
     if name != "auto":
         os.environ["ACCELERATE_TORCH_DEVICE"] = str(choose(name))
 
 
 def device_of(network: nn.Module) -> torch.device:
-    """Where the weights of a network are; what it reads must be there too."""
+    """Return the device of a network's weights; its inputs must be on the same device."""
     return next(network.parameters()).device
 
 
 def to_device(tensors: Tensors, device: torch.device) -> Tensors:
-    """A dataclass of tensors, and of such dataclasses, on another device."""
+    """Move a dataclass of tensors, and of such dataclasses, to a device."""
     moved: dict[str, Any] = {}
     for name, part in vars(tensors).items():
         if isinstance(part, Tensor):

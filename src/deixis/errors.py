@@ -12,14 +12,14 @@ _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 
 
 class DeixisError(Exception):
-    """Something the user can mend. The message is a sentence that names the file and says what to do next.
+    """Error that the user can correct; the message names the file or option and what to do.
 
-    The command line prints the message alone and exits with 1; it never shows a traceback for this class.
+    The command line prints the message without a traceback and exits with 1.
     """
 
 
 class UsageError(DeixisError):
-    """A command whose options do not fit, whatever the files hold; the command line exits with 2."""
+    """Invalid options or arguments of a command; the command line exits with 2."""
 
 
 @contextmanager

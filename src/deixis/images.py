@@ -86,7 +86,7 @@ def _opened(
     except Image.DecompressionBombError:  # Pillow's own bound, for sizes far over ours
         raise ImageTooLargeError(f"{name} has far more than {MAX_PIXELS:,} pixels; make it smaller first.") from None
     except UnidentifiedImageError:
-        raise DeixisError(f"{name} cannot be read as an image (of no known format); is it complete?") from None
+        raise DeixisError(f"{name} cannot be read as an image (unknown format). Use JPEG, PNG or WebP.") from None
     except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
         raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None

@@ -1,4 +1,4 @@
-"""Checks of the installation: what captioning needs, and what single commands need besides."""
+"""Checks of the installation: requirements of captioning and of single commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUIRED = {
     "spacy": "spacy",
     "efficientnet-lite-pytorch": "efficientnet_lite_pytorch",
 }
-"""Package -> module, of what captioning imports."""
+"""Package -> module of the requirements of captioning."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Finding:
     name: str
     ok: bool
     text: str  # what was found, or what to do
-    needed: bool = False  # for captioning; the rest is for single commands
+    needed: bool = False  # whether captioning needs it; other checks are for single commands
 
 
 def check_installation() -> Iterator[Finding]:
@@ -60,7 +60,8 @@ def check_installation() -> Iterator[Finding]:
     yield attempt(DEFAULT_GROUNDER, _grounder)
     yield attempt("text weights", _text_weights)
     yield attempt("Java", _java)
-    yield attempt("METEOR, SPICE", partial(_extra, "pycocoevalcap", "pycocoevalcap", "java"))
+    yield attempt("METEOR", _meteor)
+    yield attempt("SPICE", _spice)
     yield attempt("demo", partial(_extra, "scikit-image", "skimage", "demo"))
     yield attempt("serve", partial(_extra, "fastapi", "fastapi", "serve"))
 
@@ -75,7 +76,7 @@ def attempt(name: str, check: Callable[[], str], needed: bool = False) -> Findin
         return Finding(name, False, f"{type(error).__name__}: {error}. Reinstall deixis.", needed)
 
 
-# Each check returns what it found, or raises a sentence that says what to do ----------------------------------------
+# Each check returns a result, or raises an error that says what to do -----------------------------------------------
 
 
 def _torch() -> str:
@@ -173,6 +174,19 @@ def _java() -> str:
         raise DeixisError("not found. Install a Java runtime to score METEOR and SPICE.")
     output = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     return output.splitlines()[0] if output else "found"
+
+
+def _meteor() -> str:
+    from deixis.metrics.java import require_meteor
+
+    return f"{require_meteor().name}, for deixis score"
+
+
+def _spice() -> str:
+    from deixis.metrics.java import require_spice
+
+    _, parser = require_spice()
+    return f"SPICE 1.0, for deixis score; parser in {parser}"
 
 
 def _extra(package: str, module: str, extra: str) -> str:

@@ -1,13 +1,13 @@
-"""The folder of a trained model: ``config.json``, ``weights.safetensors``, ``vocabulary.json``, and what goes with it.
+"""Folder of a trained model: ``config.json``, ``weights.safetensors``, ``vocabulary.json`` and further files.
 
-Never a pickle. The weights are written last and put in their place as a whole, so a folder that has weights is whole.
+No file is a pickle. The weights are written last and atomically, so a folder with weights is complete.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
@@ -25,12 +25,12 @@ OOD, BLANK = "familiar.safetensors", "blank.safetensors"
 """Statistics of the training photographs and features of blank images, beside a captioner's weights."""
 
 PROPOSALS = "; proposals: "
-"""Before the supervision of the region proposals, at the end of a text about the supervision of a model."""
+"""Separator before the supervision of the region proposals in the description of a model's supervision."""
 
 Precision = Literal["half", "int8"]
 
 LARGE = 1024
-"""Numbers of a matrix from which on ``int8`` packs it; the others are no burden."""
+"""Smallest number of elements of a matrix that ``int8`` quantises."""
 
 MAX_HEADER = 100_000_000
 """Bytes of the header of a safetensors file, as in the format's own definition."""
@@ -39,11 +39,11 @@ DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, 
 """What a damaged configuration raises while a model is built from it."""
 
 SCALE = ":scale"
-"""Ends the name of the scales of a matrix that is packed in bytes; no part of a network is named so."""
+"""Suffix of the names of the scales of quantised matrices."""
 
 
 class HasHash(Protocol):
-    """A loaded model."""
+    """Loaded model with the hash of its files."""
 
     hash: str
 
@@ -59,7 +59,7 @@ def write_model(
     vocabulary: Vocabulary | None = None,
     extras: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model; ``config`` has its "kind", ``extras`` are further files of text (recipe, card, metrics)."""
+    """Write a model; ``config`` has its "kind", ``extras`` are further text files (recipe, card, metrics)."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     if vocabulary is not None:
@@ -70,11 +70,10 @@ def write_model(
 def pack_model(
     source: str | Path, folder: str | Path, name: str, extras: Mapping[str, str], precision: Precision = "half"
 ) -> None:
-    """Write a trained model of any kind again, under another name and with fewer bits for each weight.
+    """Copy a trained model under another name, with weights in half precision or int8.
 
-    ``half`` is half precision. ``int8`` keeps of every large matrix whole numbers from -127 to 127 and one scale for
-    each row, and all else in half precision. Both are for the disk: whoever loads the model computes in the precision
-    of its network.
+    ``int8`` stores every large matrix as integers from -127 to 127 with one scale for each row, and all else in half
+    precision. The loaded model computes in the precision of its network.
     """
     old, new = Path(source), Path(folder)
     config = {**read_settings(old / "config.json"), "name": name}
@@ -85,7 +84,7 @@ def pack_model(
             continue
         parts = _in_bytes(key, value) if precision == "int8" and _large(value) else {key: value.half()}
         if not all(part.isfinite().all() for part in parts.values()):
-            raise DeixisError(f"{old} has weights that {precision} cannot hold ({key}); keep it as it is.")
+            raise DeixisError(f"{old}: the weights '{key}' exceed the range of {precision}. Use another precision.")
         packed |= parts
     new.mkdir(parents=True, exist_ok=True)
     files = ["vocabulary.json", "recipe.json", *(file for file in (OOD, BLANK) if (old / file).exists())]
@@ -99,7 +98,7 @@ def _large(value: Tensor) -> bool:
 
 
 def _in_bytes(key: str, value: Tensor) -> dict[str, Tensor]:
-    """A matrix as whole numbers of one byte, and the scale of each row; a row of noughts has the scale 1."""
+    """Quantise a matrix to int8 with one scale for each row; a row of zeros has the scale 1."""
     import torch
 
     rows = value.float().flatten(1)
@@ -109,7 +108,7 @@ def _in_bytes(key: str, value: Tensor) -> dict[str, Tensor]:
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a model as its network takes them, however they were packed."""
+    """Read the weights of a model; quantised matrices are converted to floats."""
     stored = load_tensors(folder / "weights.safetensors")
     for name, value in stored.items():
         if value.is_floating_point() and not value.isfinite().all():
@@ -185,7 +184,7 @@ def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapp
 
 
 def folder_hash(folder: Path) -> str:
-    """Return a short hash of a model's configuration and weights, which stands in everything that it answers."""
+    """Return a short hash of a model's configuration and weights; results contain it."""
     with (folder / "weights.safetensors").open("rb") as file:
         weights = hashlib.file_digest(file, "sha256").digest()
     return hashlib.sha256(weights + (folder / "config.json").read_bytes()).hexdigest()[:12]
@@ -207,26 +206,30 @@ def with_proposals(supervision: str, proposals: str) -> str:
 
 
 def read_config(folder: str | Path, *kinds: str) -> Json:
-    """``config.json`` of a model of one of these kinds, or a sentence that says what is wrong."""
+    """Read ``config.json`` of a model of one of these kinds; raise if it is missing, unreadable or another kind."""
     path = Path(folder)
     try:
         config = read_settings(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
-        raise DeixisError(f"{path} is not the folder of a model: config.json is not there.") from None
+        raise DeixisError(f"{path} is not a model folder: it has no config.json.") from None
     except (OSError, ValueError) as error:
         raise DeixisError(f"{path / 'config.json'} cannot be read ({error}).") from None
     if not isinstance(config, dict) or config.get("kind") not in list(kinds) or config.get("format") != FORMAT:
-        raise DeixisError(
-            f"{path} does not hold a {' or '.join(kinds)} of format {FORMAT}; is it another kind of model?"
-        )
+        raise DeixisError(_wrong_kind(path, config, kinds))
     return config
 
 
-def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.Module, Model]]) -> Model:
-    """The model in a folder. ``build`` makes, from the configuration, the network and the model around it.
+def _wrong_kind(folder: Path, config: object, kinds: Sequence[str]) -> str:
+    expected = f"expected: {' or '.join(kinds)}, format {FORMAT}"
+    if not isinstance(config, dict) or not isinstance(config.get("kind"), str):
+        return f"{folder / 'config.json'} does not describe a model; {expected}."
+    return f"{folder} has a model of kind {config['kind']}, format {config.get('format')}; {expected}."
 
-    The network is given its weights afterwards, in its own precision. Whatever does not fit is told in a sentence that
-    names the folder.
+
+def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.Module, Model]]) -> Model:
+    """Load the model of a folder; ``build`` creates the network and the model from the configuration.
+
+    Then the weights are loaded into the network, in its own precision. Errors name the folder.
     """
     from safetensors import SafetensorError
 
@@ -237,7 +240,7 @@ def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.M
         network.load_state_dict(_weights(path))
         model.hash = folder_hash(path)
     except FileNotFoundError:
-        raise DeixisError(f"{path} has no weights.safetensors; is its training still under way?") from None
+        raise DeixisError(f"{path} has no weights.safetensors. Wait until its training has finished.") from None
     except (*DAMAGED, SafetensorError) as error:
         raise _unreadable(path, kind, error) from None
     return model

@@ -1,4 +1,4 @@
-"""The photographs of a folder, and which of them a name means."""
+"""Image files of a folder, and search by name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SUFFIXES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".heic", ".heif", ".jp2"),
     *(".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
 )
-"""Files that count as images in a plain folder. What Pillow cannot open is then skipped by name, not passed over."""
+"""Suffixes of image files. A file with such a suffix that Pillow cannot open is reported as skipped."""
 
 
 def images_in(directory: Path) -> Iterator[Path]:
-    """The image files of a folder and its subfolders, in order; nothing hidden."""
+    """Yield the image files of a folder and its subfolders in order; hidden files are left out."""
     for folder, inner, files in os.walk(directory):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         for name in sorted(files):
@@ -27,7 +27,7 @@ def images_in(directory: Path) -> Iterator[Path]:
 
 
 class Photographs:
-    """The image files of a folder and its subfolders, by whatever name a prediction gives them."""
+    """Image files of a folder and its subfolders, found by path, file name or stem."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -39,7 +39,7 @@ class Photographs:
                 self._named.setdefault(name, set()).add(path)
 
     def find(self, name: str) -> Path | None:
-        """The file meant by a path, a file name, or that without its ending; None where none is, or several are."""
+        """Return the file with this path, file name or stem; None if there is none or more than one."""
         path = PurePath(name)
         for known in (path.as_posix(), path.name, path.stem):
             if len(found := self._named.get(known, set())) == 1:
@@ -49,8 +49,8 @@ class Photographs:
 
 def find_photographs(given: Sequence[Path]) -> list[Path]:
     """Return the given files, and the images of given folders with their subfolders, each once."""
-    if len(given) == 1 and not given[0].exists():
-        load_image(given[0])  # raises an error that names near files
+    if len(given) == 1 and not given[0].is_dir():
+        load_image(given[0])  # an unreadable file is an error before any model is loaded
     found: dict[Path, None] = {}
     for path in given:
         inside = list(images_in(path)) if path.is_dir() else [path]

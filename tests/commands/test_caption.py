@@ -49,6 +49,18 @@ def lines(file: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+def test_a_file_that_is_no_image_is_an_error_before_models_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(*_: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("deixis.pipelines.models.load_models", load)
+    (tmp_path / "notes.txt").write_text("to do")
+    assert cli.run(["caption", str(tmp_path / "notes.txt")]) == 1
+    assert "notes.txt cannot be read as an image" in capsys.readouterr().err
+
+
 def test_one_photograph_is_a_plain_sentence_in_a_pipe(
     model: Path, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +130,7 @@ def test_a_folder_becomes_a_file_that_is_gone_on_with(
     assert out.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same(model: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     order = ["caption", str(photos), "--model", str(model), "--json", "--quiet", "--processes"]
     assert cli.run([*order, "1"]) == 0

@@ -67,7 +67,7 @@ def test_absent_phrases_are_marked_without_colour_too(
 
 def test_what_goes_wrong_is_told(model: Path, photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["check", str(photo), CAPTION, "--model", str(tmp_path)]) == 1
-    assert "config.json is not there" in capsys.readouterr().err
+    assert "is not a model folder: it has no config.json" in capsys.readouterr().err
     assert cli.run(["check", str(photo), CAPTION, "--model", str(model), "--draw", str(tmp_path / "out.nothing")]) == 1
     assert "cannot be written" in capsys.readouterr().err
 

@@ -29,6 +29,12 @@ XML = """<annotation>
 </annotation>"""
 
 
+SMALL = (
+    "warning: val: 2 images are too few to choose a model by its validation scores. "
+    "Use at least 20 validation images.\n"
+)
+
+
 @pytest.fixture
 def flickr(tmp_path: Path) -> Path:
     """Three training images without boxes, two validation images with two boxes each, all with pictures."""
@@ -64,18 +70,26 @@ def test_json_has_the_agreed_shape(flickr, capsys):
         "skipped": [],
         "missing": [],
     }
-    assert talk == ""
+    assert talk == SMALL
 
 
 def test_people_get_a_table(flickr, capsys):
     assert run(["data", "check", str(flickr)]) == 0
     captured = capsys.readouterr()
-    assert captured.err == ""
+    assert captured.err == SMALL
     assert ["val", "2", "10", "30", "2", "4"] in [line.split() for line in captured.out.splitlines()]
     assert "skipped records: 0" in captured.out
     assert "missing: nothing" in captured.out
     assert run(["data", "check", str(flickr), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_validation_split_that_is_large_enough_gives_no_warning(tmp_path, capsys):
+    rows = [f"{number}.jpg,a dog,val" for number in range(20)]
+    for count, warned in ((19, True), (20, False)):
+        (tmp_path / "captions.csv").write_text("\n".join(["image,caption,split", "x.jpg,a cat,train", *rows[:count]]))
+        _, talk = check(tmp_path, capsys)
+        assert ("val: 19 images are too few to choose a model" in talk) == warned
 
 
 def test_a_missing_file_says_what_it_is_for_and_where_it_comes_from(flickr, capsys):
@@ -252,6 +266,7 @@ def test_what_cannot_be_drawn_is_said(flickr, capsys, monkeypatch, tmp_path, opt
 # The real files -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_pack
 def test_the_pack_is_counted_in_full(capsys):
     report, talk = check(PACK, capsys)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from deixis import DeixisError, cli, installation
 from deixis.device import choose
+from deixis.metrics import java
 from deixis.pipelines import models as pretrained
 
 
@@ -42,6 +44,32 @@ def test_a_missing_captioner_is_an_error_and_a_missing_extra_is_not(
     assert cli.run(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("missing  deixis-8k") and "does not come with this version" in line for line in lines)
+
+
+def test_doctor_and_score_give_the_same_reason_for_a_missing_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captions, references = {"1": ["a", "dog"]}, {"1": [["a", "dog"]]}
+    (tmp_path / "spice" / "lib").mkdir(parents=True)
+    monkeypatch.setattr(java, "_package", lambda: tmp_path)
+    monkeypatch.setattr(java.shutil, "which", lambda name: "/usr/bin/java")
+    found = installation.attempt("SPICE", installation._spice)
+    assert not found.ok
+    assert "stanford-corenlp-3.6.0.jar" in found.text
+    with pytest.raises(java.JavaError, match=re.escape(found.text)):
+        java.spice(captions, references)
+    for name in java.SPICE_PARSER:
+        (tmp_path / "spice" / "lib" / name).touch()
+    assert installation.attempt("SPICE", installation._spice).ok
+    monkeypatch.setattr(java.shutil, "which", lambda name: None)
+    for name, check, metric in (
+        ("METEOR", installation._meteor, java.meteor),
+        ("SPICE", installation._spice, java.spice),
+    ):
+        found = installation.attempt(name, check)
+        assert found.text == f"{name} is a Java program, and 'java' is not on the PATH. Install a Java runtime."
+        with pytest.raises(java.JavaError, match=re.escape(found.text)):
+            metric(captions, references)
 
 
 def test_little_disk_and_other_faults_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:

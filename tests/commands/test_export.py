@@ -1,6 +1,7 @@
 """``deixis export``: a format of another tool and back, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_the_verb(tmp_path, capsys):
     back = GroundedCaption.from_json(json.loads((tmp_path / "b.jsonl").read_text()))
     assert [g.text for g in back.groundings] == ["dog", "boys"]
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("to", ["coco", "label-studio", "pascal-voc"])
+def test_an_export_without_image_sizes_writes_nothing_and_fails(to, tmp_path, capsys):
+    source = tmp_path / "p.jsonl"
+    source.write_text(json.dumps(replace(SAID, width=0, height=0).to_json()))
+    out = tmp_path / "out"
+    assert cli.run(["export", str(source), "--to", to, "--out", str(out)]) == 1
+    assert f"p.jsonl has no image sizes, which {to} needs; nothing was written." in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

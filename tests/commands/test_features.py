@@ -31,6 +31,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-300])
 
 
+@pytest.mark.slow
 def test_a_folder_becomes_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images, store = tmp_path / "photos", tmp_path / "store"
     (images / "deeper").mkdir(parents=True)
@@ -66,6 +67,7 @@ def test_a_folder_becomes_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "8 of 9 images are already done" in said.err
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_usable_image_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "photos").mkdir()
     cut(tmp_path / "photos" / "cut.jpg")
@@ -89,6 +91,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups to send Ctrl-C to")
 def test_ctrl_c_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images, store = tmp_path / "photos", tmp_path / "store"

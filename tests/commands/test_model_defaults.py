@@ -26,6 +26,8 @@ def test_ground_uses_the_default_grounder_once_the_package_has_it(
 
 def test_a_model_of_another_kind_is_an_error(photos: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["ground", str(photos / "0.png"), "a dog", "--model", str(model)]) == 1
-    assert "does not hold a matcher or grounder or fusion" in capsys.readouterr().err
+    assert f"{model} writes captions; use deixis caption." in capsys.readouterr().err
+    assert cli.run(["caption", str(photos / "0.png"), "--model", "deixis-8k-grounder"]) == 1
+    assert "deixis-8k-grounder grounds phrases; use deixis ground." in capsys.readouterr().err
     assert cli.run(["caption", str(photos / "0.png"), "--model", "deixis-8"]) == 1
     assert "Did you mean deixis-8k?" in capsys.readouterr().err

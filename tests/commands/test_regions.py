@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 
 from deixis import cli
+from deixis.images import load_image
+from deixis.pipelines.models import load_captioner
 
 TINY = ["--backbone", "tiny", "--boxes", "20"]
 
@@ -19,6 +21,17 @@ def photo(tmp_path: Path) -> Path:
     blocks = np.random.default_rng(0).integers(0, 256, (3, 4, 3), dtype=np.uint8)
     Image.fromarray(blocks).resize((160, 120), Image.Resampling.NEAREST).save(tmp_path / "photo.png")
     return tmp_path / "photo.png"
+
+
+def test_the_default_regions_are_those_of_the_default_captioner(
+    photo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["regions", str(photo), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    extractor = load_captioner().extractor
+    assert found["extractor"] == extractor.name
+    expected = extractor.extract(load_image(photo)).boxes
+    assert np.allclose([region["box"] for region in found["regions"]], expected, atol=0.1)
 
 
 def test_json_has_every_region(photo: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +64,7 @@ def test_wrong_use_is_answered_in_sentences(photo: Path, capsys: pytest.CaptureF
     for options, code, sentence in (
         ([str(photo.with_name("absent.jpg"))], 1, "absent.jpg does not exist"),
         ([str(photo), "--draw", str(photo.with_name("out.docx")), *TINY], 1, "out.docx cannot be written"),
-        ([str(photo), "--backbone", "resnet"], 1, "there is no backbone called 'resnet'"),
+        ([str(photo), "--backbone", "resnet"], 1, "unknown backbone 'resnet'"),
         ([str(photo), "--top", "0"], 2, "--top must be at least 1"),
     ):
         assert cli.run(["regions", *options]) == code

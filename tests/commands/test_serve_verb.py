@@ -33,6 +33,7 @@ def grounder(tmp_path: Path) -> Path:
     return tmp_path / "grounder"
 
 
+@pytest.mark.slow
 def test_it_starts_answers_and_stops_on_a_signal(model: Path, grounder: Path, photos: Path) -> None:
     photo, kind = (photos / "0.png").read_bytes(), {"Content-Type": "image/png"}
     with TestClient(create_app(Engine([load_model(model), load_model(grounder)])), "http://localhost") as client:
@@ -59,7 +60,7 @@ def test_it_starts_answers_and_stops_on_a_signal(model: Path, grounder: Path, ph
         assert json.loads(run.stdout.read()) == {"answered": 3}  # each model has answered one of its own at the start
         said = run.stderr.read()
     assert f"ready: {ready['url']} (small, grounder)" in said
-    assert said.endswith("stopped; all 3 requests that were taken have been answered.\n")
+    assert said.endswith("Stopped after answering all 3 accepted requests.\n")
 
 
 def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:

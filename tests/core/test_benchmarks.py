@@ -58,6 +58,7 @@ def test_fusion(case: str, load: Load, capsys: pytest.CaptureFixture[str]) -> No
     assert " ms " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_refiner(
     load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -73,12 +74,14 @@ def test_scenes(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     assert "per CPU second" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_serve(load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["serve.py", "--requests", "20", "--clients", "2"])
     load("serve").main()
     assert capsys.readouterr().out.rstrip().endswith("lost 0")
 
 
+@pytest.mark.slow
 def test_vision(load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("skimage.data")
     given = ["--images", "2", "--backbone", "tiny", "--proposals", "grid", "--boxes", "8"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deixis.cache import TextCache, cache_folder, nothing_kept
+from deixis.cache import TextCache, cache_disabled, cache_folder
 
 NAMES = [f"name {i}" for i in range(1200)]  # more than one query's worth
 
@@ -34,12 +34,12 @@ def test_the_last_text_of_a_name_counts(path: Path) -> None:
 
 def test_nothing_is_kept_where_nothing_may_be(path: Path) -> None:
     cache = TextCache(path)
-    with nothing_kept():
+    with cache_disabled():
         cache.write({"a": "text"})
         assert cache.read(["a"]) == {}
     assert not path.exists()
     cache.write({"a": "text"})
-    with nothing_kept():
+    with cache_disabled():
         assert cache.read(["a"]) == {}
     assert cache.read(["a"]) == {"a": "text"}
 

@@ -145,3 +145,21 @@ def test_wrong_use_is_exit_code_2_and_suggests_the_near_option(capsys: pytest.Ca
     said = capsys.readouterr()
     assert "--model" in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize("verb", ["caption", "data check", "train"])
+def test_help_with_a_verb_shows_the_help_of_that_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for args in (["help", *verb.split()], [*verb.split(), "--help"]):
+        try:
+            code: object = cli.run(args)
+        except SystemExit as stop:
+            code = stop.code
+        assert code == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != cli.usage() + "\n"
+
+
+def test_help_with_an_unknown_verb_suggests_the_near_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["help", "capton"]) == 2
+    assert "Did you mean 'deixis caption'?" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_they_are_read_back_as_saved(captions: list[tuple[Parse, tuple[Phrase, .
         ({"format": "other"}, "format"),
         ({"classes": {"man": "3"}}, "classes"),
         ({"words": ["men"]}, "words"),
-        ({"words": {"cat": "cat"}}, "'cat', which is not there"),
+        ({"words": {"cat": "cat"}}, "'cat', which is not a class of this list"),
         ({"minimum": None}, "int"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deixis.language.sentence import is_direction, is_out_of_sight, pieces, repeats_word, sentence
+from deixis.language.sentence import is_direction, is_not_visible, pieces, repeats_word, sentence
 from deixis.language.tokenise import tokens
 from deixis.pipelines.models import PACKAGE
 
@@ -84,4 +84,4 @@ def test_a_noun_that_only_says_where_is_a_direction(words: str, at: int, directi
     ],
 )
 def test_the_camera_that_is_looked_into_is_not_in_the_picture(words: str, at: int, unseen: bool) -> None:
-    assert is_out_of_sight(words.split(), at) is unseen
+    assert is_not_visible(words.split(), at) is unseen

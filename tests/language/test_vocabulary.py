@@ -63,5 +63,5 @@ def test_a_broken_file_is_named_with_its_fault(tmp_path: Path, broken: str, said
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DeixisError, match=r"none\.json is not there"):
+    with pytest.raises(DeixisError, match=r"none\.json does not exist"):
         Vocabulary.load(tmp_path / "none.json")

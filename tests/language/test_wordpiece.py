@@ -57,7 +57,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_what_is_no_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeixisError, match="is not there"):
+    with pytest.raises(DeixisError, match="does not exist"):
         WordPieces.load(tmp_path / "none.json")
     for content in ("{}", "[1, 2]", '["a"]', "nonsense", "[]"):
         (tmp_path / "bad.json").write_text(content, encoding="utf-8")

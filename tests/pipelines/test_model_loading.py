@@ -171,7 +171,9 @@ def test_what_is_no_model_is_told_with_the_names_there_are(
         model_folder("runs/nothing")
     with pytest.raises(DeixisError, match=r"deixis-8k-grounder does not come with this version\. Give --model"):
         load_grounder()
-    with pytest.raises(DeixisError, match="does not hold a matcher or grounder or fusion"):
+    with pytest.raises(
+        DeixisError, match=r"^deixis-8k writes captions; use deixis caption\. Expected here: a phrase grounder\.$"
+    ):
         load_grounder("deixis-8k")
 
 
@@ -224,14 +226,14 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
 ) -> None:
     names = (*WordPieces.specials, "[unused0]", "a", "##a", "d", "the", "president", "##og", "dog", "cat")
     pieces = WordPieces(names)
-    eyes = named_extractor("tiny", "grid")
+    extractor = named_extractor("tiny", "grid")
     network = AlbefNet(
         replace(small(16, 6), vocabulary=len(pieces), hidden=24, image_hidden=16, feed=16, image_feed=16)
     )
     run = tmp_path / "run"
     texts = {"recipe.json": json.dumps({"name": "r", "paper": "p", "seed": 0, "supervision": "captions"})}
     texts["metrics.json"] = json.dumps({"epoch": 1, "validation": {}})
-    grounder = AlbefGrounder(network, pieces, eyes.to_json(), "run")
+    grounder = AlbefGrounder(network, pieces, extractor.to_json(), "run")
     grounder.save_pretrained(run, texts)
     (run / "eval-test").mkdir()
     about = {"data": "flickr30k_entities", "reference": str(tmp_path)}

@@ -243,15 +243,15 @@ def test_a_wrong_rule_is_an_error_even_where_it_would_not_be_needed(monkeypatch:
 @pytest.mark.parametrize(
     ("name", "needed", "grid", "accepted"),
     [
-        ("eyes", 0, None, True),
+        ("own", 0, None, True),
         ("others", 0, None, False),
-        ("eyes", 2, None, False),
-        ("eyes", 2, np.zeros((2, 2, 3)), True),
-        ("eyes", 0, np.zeros((2, 2, 3)), True),
+        ("own", 2, None, False),
+        ("own", 2, np.zeros((2, 2, 3)), True),
+        ("own", 0, np.zeros((2, 2, 3)), True),
     ],
 )
 def test_an_extractor_accepts_its_own_regions(name: str, needed: int, grid: np.ndarray | None, accepted: bool) -> None:
-    regions = Regions(np.zeros((1, 4)), np.zeros((1, 3)), (100, 80), grid=grid, extractor="eyes")
+    regions = Regions(np.zeros((1, 4)), np.zeros((1, 3)), (100, 80), grid=grid, extractor="own")
     assert RegionExtractor({}, needed, name=name).accepts(regions) == accepted
 
 

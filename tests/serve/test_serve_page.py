@@ -327,8 +327,10 @@ def test_picture_drawing_and_data_can_be_downloaded(page: Page, tmp_path: Path) 
 def test_errors_are_sentences(page: Page) -> None:
     problem = page.locator("#problem")
     choose(page, b"nothing")
-    expect(problem).to_have_text("The uploaded image cannot be read as an image (of no known format); is it complete?")
-    expect(page.locator(".drop .big")).to_have_text("Drop, paste or pick a photograph")
+    expect(problem).to_have_text(
+        "The uploaded image cannot be read as an image (unknown format). Use JPEG, PNG or WebP."
+    )
+    expect(page.locator(".drop .big")).to_have_text("Drop, paste or choose a photograph")
     choose(page, b"x" * (BYTES + 1), "big.png")
     expect(problem).to_contain_text("big.png has 0.4 MB")
     page.set_input_files("#file", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"hello"})

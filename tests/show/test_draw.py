@@ -46,7 +46,7 @@ def test_the_given_image_is_left_alone() -> None:
 numbers = st.floats(-100, 900)
 labels = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=40)
 marked = st.builds(
-    Mark, st.tuples(numbers, numbers, numbers, numbers), labels, st.sampled_from(draw.PALETTE), sure=st.floats(0, 1)
+    Mark, st.tuples(numbers, numbers, numbers, numbers), labels, st.sampled_from(draw.PALETTE), score=st.floats(0, 1)
 )
 
 
@@ -77,7 +77,7 @@ def test_a_single_label_always_finds_room_on_a_picture_for_people(size: tuple[in
 
 
 def test_where_labels_do_not_all_fit_the_least_sure_are_named_below() -> None:
-    marks = [Mark((0, 0, 90, 40), f"thing {i}", draw.colour(i), sure=i / 20) for i in range(20)]
+    marks = [Mark((0, 0, 90, 40), f"thing {i}", draw.colour(i), score=i / 20) for i in range(20)]
     picture = draw_marks(grey(100, 60), marks, 120, label_size=12)
     shown = [item.text for item in picture.items if isinstance(item, Words)]
     assert 1 <= len(shown) < 20
@@ -85,7 +85,7 @@ def test_where_labels_do_not_all_fit_the_least_sure_are_named_below() -> None:
     assert [label for label, _ in picture.left_out] == [f"thing {i}" for i in range(20 - len(shown))]
     whole = draw.draw_photo(grey(100, 60), marks, 120, label_size=12)
     below = [item for item in whole.items if isinstance(item, Words) and item.at[1] > picture.height]
-    told = " ".join(["No room for:", *(label for label, _ in picture.left_out)])
+    told = " ".join(["Not shown:", *(label for label, _ in picture.left_out)])
     assert " ".join(words.text for words in below) == told
 
 
@@ -182,3 +182,34 @@ def test_words_stand_in_the_sentence_as_it_is_written() -> None:
     ]
     plain = GroundedCaption(words, caption="Anything else")
     assert draw.written_words(plain) == ["a", " man", " 's", " tv"]
+
+
+def test_a_phrase_of_several_words_is_one_span_with_one_label() -> None:
+    wall = Grounding("rock wall", (10, 10, 200, 200), 0.9, 1, 3)
+    made = GroundedCaption(("a", "rock", "wall", "stands"), (wall,), caption="A rock wall stands.")
+    assert [(span.text, span.colour) for span in draw.caption_spans(made)] == [
+        ("A", None),
+        ("rock wall", draw.colour(0)),
+        ("stands.", None),
+    ]
+    drawing = draw_caption(grey(), made)
+    assert len(chips(drawing)) == 2  # at the box and in the sentence
+    assert [item.text for item in drawing.items if isinstance(item, Words)].count("rock wall") == 2
+
+
+def test_a_note_stands_below_the_sentence() -> None:
+    without, with_note = draw_caption(grey(), caption()), draw_caption(grey(), caption(), note="Low confidence: why.")
+    assert with_note.height > without.height
+    note = next(item for item in with_note.items if isinstance(item, Words) and item.text.startswith("Low"))
+    assert without.height <= note.at[1] <= with_note.height
+
+
+def test_boxes_of_absent_phrases_are_dashed() -> None:
+    found = caption()
+    for absent in ((), found.groundings):
+        edge = [
+            item
+            for item in draw_caption(grey(), found, absent=absent).items
+            if isinstance(item, Rect) and item.stroke == draw.colour(0) and item.box == (10, 10, 200, 200)
+        ]
+        assert [item.dashed for item in edge] == [bool(absent)]

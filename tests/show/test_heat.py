@@ -57,5 +57,5 @@ def test_a_sheet_has_a_picture_for_each_phrase() -> None:
     assert three.width > 2 * one.width
     with pytest.raises(DeixisError, match="no heat maps"):
         heat_sheet(photo, [Grounding("a dog", (0, 0, 20, 20), 0.5)])
-    with pytest.raises(DeixisError, match="nothing was found"):
+    with pytest.raises(DeixisError, match="there is no grounding to draw"):
         heat_sheet(photo, [])

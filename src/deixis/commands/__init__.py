@@ -1,1 +1,1 @@
-"""One file per verb of the command line: it reads options, calls the library and talks to people."""
+"""Verbs of the command line, one file per verb: read options, call the library, print results."""

@@ -71,13 +71,13 @@ def caption(
         as_json: write a line of JSON for each photograph to stdout instead of its sentence.
     """
     if not photos:
-        raise UsageError("name a photograph or a folder, for example: deixis caption photo.jpg")
+        raise UsageError("no photograph is given. Give a photograph or a folder, for example: deixis caption photo.jpg")
     if processes is not None and processes < 1:
         raise UsageError("--processes must be at least 1.")
     wanted = find_photographs(photos)
     alone = len(wanted) == 1 and not photos[0].is_dir()
     if branches is not None and not alone:
-        raise UsageError("--branches draws one photograph. Name one photograph.")
+        raise UsageError("--branches draws one photograph, but several are given. Give one photograph.")
     console, clock = stderr_console(quiet), Clock()
     with console.status("importing torch"), clock.measure("import"):
         import torch
@@ -92,7 +92,7 @@ def caption(
     with console.status("loading the models"), clock.measure("load"):
         models = load_models(model, grounder, device)
     skipped: list[str] = []
-    done = unsure = 0
+    done = low_confidence = 0
     with nullcontext() if out is None else CaptionsFile(out, models.name) as file:
         left = [path for path in wanted if file is None or str(path) not in file.done]
         before = len(wanted) - len(left)
@@ -114,7 +114,7 @@ def caption(
                         print_json(result.to_dict(), indent=None)
                     elif file is None:
                         print_caption(result, console, alone, draw is not None)
-                    done, unsure = done + 1, unsure + (not result.confident)
+                    done, low_confidence = done + 1, low_confidence + (not result.confident)
         except KeyboardInterrupt:
             if out is not None:
                 console.print(f"Stopped: {out} has {before + done:,} captions. The same command resumes.", markup=False)
@@ -122,7 +122,7 @@ def caption(
     if skipped and not done and not before:
         raise DeixisError(skipped[0] + ("" if alone else f" None of {len(skipped):,} photographs could be used."))
     if not alone:
-        low = f", {unsure:,} with low confidence" if unsure else ""
+        low = f", {low_confidence:,} with low confidence" if low_confidence else ""
         listed = f", {len(skipped):,} skipped:" if skipped else ""
         console.print(f"{done:,} captions{f' added to {out}' if out else ''}{low}{listed}", markup=False)
         print_some(console, skipped, LISTED)

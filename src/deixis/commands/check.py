@@ -25,7 +25,7 @@ def check(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Check a caption against a photograph: the probability of each noun phrase; absent ones are marked.
+    """Check a caption against a photograph: print the probability of each noun phrase and mark absent ones.
 
     For example: deixis check photo.jpg "a man riding a red bike" --draw checked.png
 

@@ -28,12 +28,12 @@ def compare(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Compare two scored systems: every metric with its paired bootstrap interval and p-value.
+    """Compare two scored systems with a paired bootstrap test of every metric.
 
     For example: deixis compare baseline.json cyclical.json
 
     A and B are files of 'deixis score --out' or the scores.json of 'deixis eval', with the same items and protocol.
-    Of evaluations, --draw shows both systems' captions on the photographs where their scores differ most.
+    For evaluations, --draw shows the captions of both systems on the photographs where their scores differ most.
 
     Args:
         a: scores of the first system.

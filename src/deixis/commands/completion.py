@@ -1,4 +1,4 @@
-"""Scripts that let a shell complete verbs and their options (``deixis --completion bash``)."""
+"""Shell completion scripts for verbs and options (``deixis --completion bash``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ autoload -U +X bashcompinit && bashcompinit
 
 
 def completion_script(shell: str) -> str:
-    """The script for one of :data:`SHELLS`."""
+    """Return the completion script of one of :data:`SHELLS`."""
     options = {verb: verb_options(verb) for verb in cli.VERBS}
     if shell == "fish":
         return _fish(options)
@@ -54,7 +54,7 @@ def _cases(indent: int, words: dict[str, list[str]]) -> str:
 
 
 def verb_options(verb: str) -> list[str]:
-    """The options that the verb's help lists."""
+    """List the options in a verb's help."""
     told = io.StringIO()
     with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
         cli.run([*verb.split(), "--help"])
@@ -62,7 +62,7 @@ def verb_options(verb: str) -> list[str]:
 
 
 def second_words() -> dict[str, list[str]]:
-    """First word -> what may follow it: the second words of verbs that have two, and the recipes of ``train``."""
+    """Map first words to second words: of verbs with two words, and the recipes of ``train``."""
     found = {"train": list(RECIPES)}
     for verb in cli.VERBS:
         first, *second = verb.split()

@@ -81,7 +81,7 @@ def caption_options(rerank: str, place: str | None, check: str) -> CaptionOption
     from deixis.pipelines.caption import DEFAULT, CaptionOptions
 
     checks = DEFAULT.checks if check == "all" else ()
-    return CaptionOptions(rerank=rerank, place=place, checks=checks)  # type: ignore[arg-type]  # tyro has checked them
+    return CaptionOptions(rerank=rerank, place=place, checks=checks)  # type: ignore[arg-type]  # tyro has checked the values
 
 
 # Output -----------------------------------------------------------------------------------------------------------
@@ -240,9 +240,9 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def stoppable(items: Iterator[T]) -> Iterator[Iterator[T]]:
-    """Give items until Ctrl-C or SIGTERM; then, instead of the next item or at the end, raise KeyboardInterrupt.
+    """Yield items until Ctrl-C or SIGTERM; then raise KeyboardInterrupt instead of the next item or at the end.
 
-    What is computed from the items that were given is finished before. A second signal interrupts at once.
+    The work on items that were yielded before is finished. A second signal interrupts at once.
     """
     if threading.current_thread() is not threading.main_thread():
         yield items

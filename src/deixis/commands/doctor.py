@@ -11,7 +11,7 @@ from deixis.installation import Finding, check_installation
 
 
 def doctor(as_json: AsJson = False) -> int:
-    """Check the installation; each line says ok, or what to do.
+    """Check the installation; each line is a check with its result or what to do.
 
     The exit code is 1 if something is missing that captioning needs.
 

@@ -11,7 +11,7 @@ import tyro
 from deixis.commands.console import AsJson, Quiet, print_json, print_some, stderr_console
 from deixis.data import Skipped, load
 from deixis.errors import DeixisError, UsageError
-from deixis.exports import FILES, Format, add_files, add_to_captions, read, write
+from deixis.exports import FILES, Format, add_files, add_to_captions, read, require_writable, write
 from deixis.photographs import Photographs
 
 LISTED = 10  # skipped records that are printed; --json has all
@@ -66,6 +66,7 @@ def export(
         if not pictures:
             first = f" ({len(skipped):,} bad records; the first: {skipped[0]})" if skipped else ""
             raise DeixisError(f"{source} has nothing to export{first}.")
+        require_writable(pictures, to, source)
         status.update(f"writing {out}")
         skipped += write(pictures, to, out, split=split, prefix=prefix, quiet=quiet)
     captions = sum(len(picture.captions) for picture in pictures)

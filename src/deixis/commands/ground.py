@@ -1,4 +1,4 @@
-"""``deixis ground``: find phrases in a photograph."""
+"""``deixis ground``: ground phrases in a photograph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ground(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Find phrases in a photograph: a box for each, and the probability that it is present.
+    """Ground phrases in a photograph: a box for each, and the probability that it is present.
 
     For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --draw found.png
 
@@ -45,7 +45,7 @@ def ground(
         as_json: write a line of JSON for each phrase to stdout.
     """
     if bool(phrases) == bool(caption.strip()):
-        raise UsageError("give phrases after the photograph, or a sentence with --caption.")
+        raise UsageError("no phrase is given. Give phrases after the photograph, or a sentence with --caption.")
     if any(not phrase.strip() for phrase in phrases):
         raise UsageError('a phrase is empty. Write what to find, for example "a dog".')
     console = stderr_console(quiet)

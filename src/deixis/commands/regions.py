@@ -1,42 +1,47 @@
-"""``deixis regions``: regions of one photograph and their classes."""
+"""``deixis regions``: extract the regions of one photograph."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from deixis.commands.console import (
     AsJson,
-    Backbone,
-    Boxes,
     Device,
-    Proposals,
     Quiet,
     print_json,
     stderr_console,
     stdout_console,
 )
-from deixis.errors import UsageError
+from deixis.errors import DeixisError, UsageError
 from deixis.images import load_image
+from deixis.pipelines.models import DEFAULT_CAPTIONER
 from deixis.show.drawing import save_drawing
 from deixis.show.regions import draw_regions, regions_json, regions_table, select_regions
 from deixis.vision.fill import build_extractor
+
+if TYPE_CHECKING:
+    from deixis.vision.extractor import RegionExtractor
 
 
 def regions(
     photo: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO")],
     draw: Path | None = None,
     top: int = 12,
-    proposals: Proposals = "selective-search",
-    boxes: Boxes = 100,
-    backbone: Backbone = "efficientnet-lite2",
+    model: str = DEFAULT_CAPTIONER,
+    proposals: str | None = None,
+    boxes: int | None = None,
+    backbone: str | None = None,
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
     """Extract the regions of one photograph and show their classes.
+
+    By default the regions are those of the default captioner. With --proposals, --boxes or --backbone they come from
+    another extractor.
 
     For example: deixis regions photo.jpg --draw regions.png
 
@@ -44,6 +49,10 @@ def regions(
         photo: the photograph.
         draw: write the photograph with the selected regions drawn on it (.png, .svg, .jpg, ...).
         top: maximum number of regions to draw and list, with probable classes and little overlap; --json has all.
+        model: extract the regions of this model, a name of the package or a folder (see deixis models).
+        proposals: box proposal method instead of the model's (see deixis proposals); by default selective-search.
+        boxes: maximum number of boxes, including the whole image; by default 100.
+        backbone: backbone instead of the model's: efficientnet-lite2, or timm-MODEL if timm is installed.
         as_json: write all regions to stdout as JSON.
     """
     if top < 1:
@@ -51,7 +60,12 @@ def regions(
     console = stderr_console(quiet)
     image = load_image(photo)
     with console.status("loading the extractor"):
-        extractor = build_extractor(backbone, proposals, boxes, grid=0, device=device)
+        if proposals is None and boxes is None and backbone is None:
+            extractor = _extractor_of(model, device)
+        else:
+            extractor = build_extractor(
+                backbone or "efficientnet-lite2", proposals or "selective-search", boxes or 100, grid=0, device=device
+            )
     with console.status(f"extracting regions of {photo}"):
         found = extractor.extract(image, image_id=photo.stem)
     shown = select_regions(found, top)
@@ -65,3 +79,13 @@ def regions(
     if draw is not None:
         console.print(f"drawn: {draw}", markup=False)
     return 0
+
+
+def _extractor_of(model: str, device: str) -> RegionExtractor:
+    """Return the extractor of a captioner or grounder."""
+    from deixis.pipelines.models import load_model
+
+    extractor = load_model(model, device).extractor
+    if extractor is None:
+        raise DeixisError(f"{model} reads pixels and has no regions. Choose another --model, or give --proposals.")
+    return extractor

@@ -40,13 +40,13 @@ def search(
         model: phrase grounder, a name of the package or a folder (see deixis models).
         top: how many photographs to return.
         draw: write a contact sheet of them (.png, .svg, .jpg).
-        images: the data set or folder that the store was made from; needed for --draw.
+        images: the data set or folder of the store's photographs; needed for --draw.
         as_json: write the photographs to stdout as JSON, a line each.
     """
     if top < 1:
         raise UsageError("--top must be at least 1.")
     if draw is not None and images is None:
-        raise UsageError("--draw opens the photographs. Give their data set or folder with --images.")
+        raise UsageError("--draw needs the photographs. Give their data set or folder with --images.")
     console = stderr_console(quiet)
     with console.status("loading the model"):
         from deixis.pipelines.models import load_grounder
@@ -80,7 +80,7 @@ def _draw(hits: Sequence[Hit], sentence: str, images: Path, out: Path) -> None:
     paths = {job.image_id: job.paths[0] for job in find_jobs(images)}
     missing = next((hit.image for hit in hits if hit.image not in paths), None)
     if missing is not None:
-        raise DeixisError(f"{images} has no photograph {missing}. --images is what the store was made from.")
+        raise DeixisError(f"{images} has no photograph {missing}. Give --images the data set or folder of the store.")
     cards = []
     for hit in hits:
         marks = tuple(Mark.of(grounding, colour(i)) for i, grounding in enumerate(hit.groundings))

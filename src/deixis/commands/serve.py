@@ -1,4 +1,4 @@
-"""``deixis serve``: the page in a browser and the HTTP interface."""
+"""``deixis serve``: web page and HTTP API."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def serve(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Serve the page and the HTTP interface; Ctrl-C ends it when what was asked is answered.
+    """Serve a web page and an HTTP API; after Ctrl-C, accepted requests are answered before the server stops.
 
     For example: deixis serve --browse
 
     Args:
-        model: a name of the package or the folder of a trained model; give it several times to load captioners and
-            models that find phrases, which can then be compared. All of the package if none is given.
-        waiting: the most requests under way at once; who comes beyond them is told when to try again.
-        megabytes: the largest upload.
-        megapixels: the largest photograph.
-        as_json: write JSON to stdout: the address and the models when the page is ready, the number of requests that
-            were answered (one for each model is its own) at the end.
+        model: a name of the package or the folder of a trained model; give it several times to load several captioners
+            and grounders and compare them. By default all models of the package.
+        waiting: largest number of requests in progress; others are refused with a time to retry.
+        megabytes: maximum size of an upload.
+        megapixels: maximum size of a photograph.
+        as_json: write JSON to stdout: address and models when the server is ready, and the number of answered requests
+            (including one start-up request per model) at the end.
     """
-    talk = stderr_console(quiet)
+    console = stderr_console(quiet)
     with requires_extra("serve"):
         from deixis.serve.app import create_app
         from deixis.serve.guard import Hosts
         from deixis.serve.run import listen, run_app
         from deixis.serve.upload import UploadLimits
     listener = listen(host, port)
-    with talk.status("loading the models"):
+    with console.status("loading the models"):
         import torch
 
         from deixis.pipelines.models import load_model
@@ -69,9 +69,9 @@ def serve(
         engine.warm()
     app = create_app(engine, UploadLimits(bytes=round(megabytes * 1e6)), Hosts.of(host, allow_host))
     about = f"({', '.join(engine.models)}). Ctrl-C stops the server."
-    print_ready(talk, listener.url, listener.public, about, {"models": list(engine.models)} if as_json else None)
+    print_ready(console, listener.url, listener.public, about, {"models": list(engine.models)} if as_json else None)
     run_app(app, listener, browse=browse, shutdown_seconds=120)
-    talk.print(f"stopped; all {engine.answered:,} requests that were taken have been answered.", markup=False)
+    console.print(f"Stopped after answering all {engine.answered:,} accepted requests.", markup=False)
     if as_json:
         print_json({"answered": engine.answered}, indent=None)
     return 0

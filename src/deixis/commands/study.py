@@ -123,7 +123,7 @@ def _print_results(database: StudyDatabase, console: Console, as_json: bool) -> 
 
 
 def _shares(found: Results, plan: Plan) -> Table:
-    """Shares of the verdicts."""
+    """Table of the shares of the verdicts."""
     table = Table("", Column("%", justify="right"), Column("ratings", justify="right"), box=None, pad_edge=False)
     verdicts = {"about equal": found.equal, f"{plan.a} is better": found.a, f"{plan.b} is better": found.b}
     for name, share in verdicts.items():

@@ -42,8 +42,8 @@ def table(
         data: the data set.
         work: the folder for the trained models.
         features: feature stores, as NAME=STORE where rows name their features; STORE alone has the name default.
-        rows: do only these rows and the rows that they need; the tables show all kept runs.
-        seeds: do only these seeds.
+        rows: run only these rows and the rows that they need; the tables show all kept runs.
+        seeds: run only these seeds.
         only_report: write tables and charts from the kept runs, without data and training.
         as_json: write the numbers of the tables to stdout as JSON.
     """
@@ -54,7 +54,7 @@ def table(
 
     console = stderr_console(quiet)
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         console.print(text, markup=False)
 
     experiment = read_experiment(folder)
@@ -72,13 +72,15 @@ def table(
         kept, runs = read_kept(experiment), experiment.runs(rows, seeds)
         missing = [run for run in runs if run.name not in kept]
         minutes = sum(run.row.minutes for run in missing)
-        say(f"{len(runs)} runs, {len(missing)} missing" + (f", about {minutes:.0f} core-minutes" if minutes else ""))
-        runner = Runner(experiment, data, work, stores(features), lambda name: watched(console, name), say, device)
+        report(f"{len(runs)} runs, {len(missing)} missing" + (f", about {minutes:.0f} core-minutes" if minutes else ""))
+        runner = Runner(
+            experiment, data, work, stores(features), lambda name: training_bar(console, name), report, device
+        )
         runner.run_all(runs)
     with console.status("resampling images and writing tables"):
         found = write_report(experiment)
     for described, numbers in zip(experiment.tables, found, strict=True):
-        say(f"{described.title}: {len(numbers['rows'])} rows, in {folder / described.text}")
+        report(f"{described.title}: {len(numbers['rows'])} rows, in {folder / described.text}")
     if as_json:
         print_json({"tables": found})
     kept = read_kept(experiment)
@@ -99,7 +101,7 @@ def stores(features: Sequence[str]) -> dict[str, Path]:
 
 
 @contextmanager
-def watched(console: Console, title: str) -> Iterator[Callbacks]:
+def training_bar(console: Console, title: str) -> Iterator[Callbacks]:
     """Show a progress bar around the training of one run."""
     from deixis.commands.training_progress import TrainingProgress
 

@@ -1,4 +1,4 @@
-"""``deixis train``: train a model by a recipe."""
+"""``deixis train``: train a model with a recipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUN; small recipes train small matchers. For example:
 
 @dataclass(frozen=True)
 class Options(Generic[AnyRecipe]):
-    """Train a model by a recipe on a data set with extracted features.
+    """Train a model with a recipe on a data set with extracted features.
 
     An interrupted run resumes with the same command. Every value of the recipe is an option.
 

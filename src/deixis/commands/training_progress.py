@@ -11,7 +11,7 @@ from deixis.training.callbacks import Callbacks, Step
 
 
 class TrainingProgress:
-    """A context manager whose :meth:`callbacks` show a run on a console."""
+    """Context manager whose :meth:`callbacks` show a run on a console."""
 
     def __init__(self, console: Console, title: str) -> None:
         self.console = console
@@ -36,7 +36,7 @@ class TrainingProgress:
         self.progress.stop()
 
     def callbacks(self) -> Callbacks:
-        """The functions that the training loop calls."""
+        """Return the callbacks of the training loop."""
         return Callbacks(step=self._step, validated=self._validated, message=self._message)
 
     def _step(self, step: Step) -> None:
@@ -47,7 +47,7 @@ class TrainingProgress:
         self.progress.update(self.task, total=step.steps, completed=step.step, status=status)
 
     def _explain(self, step: Step) -> None:
-        """Print what the loss terms are, each one once."""
+        """Print the explanation of each new loss term."""
         new = [name for name in step.losses if name not in self.explained]
         self.explained.update(new)
         for name in new:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,10 @@ from deixis.images import image_size
 
 HEADERS = 500
 """Maximum number of images per split whose size is compared with the annotation."""
+
+
+MIN_VALIDATION = 20
+"""Validation images below which scores are too uncertain to choose a model."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,21 @@ def inspect(root: Path, started: Callable[[str], None] = lambda split: None) -> 
         skipped += dataset.skipped
         present = _note_absent(dataset, listings, absent)
         warnings += _compare_sizes(present, split)
+    warnings += _small_validation(counts)
     # Splits that share a file report the same errors; keep each once.
     short = (replace(entry, file=_relative(entry.file, root)) for entry in dict.fromkeys(skipped))
     return Report(loader.NAME, counts, tuple(short), _missing(loader, root, absent), tuple(warnings))
+
+
+def _small_validation(counts: Mapping[str, Counts]) -> list[str]:
+    """Warn of validation splits with too few images."""
+    small = {split: each.images for split, each in counts.items() if split.startswith("val")}
+    return [
+        f"{split}: {images} images are too few to choose a model by its validation scores. Use at least "
+        f"{MIN_VALIDATION} validation images."
+        for split, images in small.items()
+        if images < MIN_VALIDATION
+    ]
 
 
 def count(samples: Iterable[Sample]) -> Counts:

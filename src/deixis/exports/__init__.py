@@ -18,11 +18,14 @@ from deixis.errors import DeixisError
 from deixis.exports import coco, flickr30k_entities, json_lines, label_studio, pascal_voc, table
 from deixis.exports.picture import Answer, Picture, PictureBuilder, find_words, with_size
 from deixis.images import image_size
+from deixis.language.tokenise import tokens
 from deixis.photographs import Photographs
 from deixis.types import GroundedCaption
 
 Format = Literal["coco", "label-studio", "flickr30k-entities", "csv", "pascal-voc", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+SIZED: tuple[Format, ...] = ("coco", "label-studio", "pascal-voc")
+"""The formats that need the sizes of images."""
 FILES = {"csv": ".csv", "jsonl": ".jsonl"}
 """Formats that are one file, with their file extension; the others are folders."""
 
@@ -54,6 +57,24 @@ def read(path: Path, skipped: list[Skipped], image: str = "") -> list[Picture]:
     if records and not any(json_lines.is_deixis_record(record) for _, record in records):
         return _read_foreign(path)
     return json_lines.read_records(records, path, skipped, image)
+
+
+def require_writable(pictures: Sequence[Picture], format: Format, source: Path) -> None:
+    """Raise an error if none of the pictures can be written in a format."""
+    if format in SIZED and all(picture.size is None for picture in pictures):
+        raise DeixisError(
+            f"{source} has no image sizes, which {format} needs; nothing was written. Give the folder of the "
+            "photographs with --images."
+        )
+    if format == "flickr30k-entities" and not any(
+        tokens(text)
+        for picture in pictures
+        for text in (
+            *(" ".join(caption.words) for caption in picture.captions),
+            *(answer.grounding.text for answer in picture.answers),
+        )
+    ):
+        raise DeixisError(f"{source} has no words, which {format} needs; nothing was written. Use another --to.")
 
 
 def write(

@@ -1,8 +1,7 @@
-"""Object classes: the single words that phrases are about, as grounding is scored by.
+"""Object classes of a corpus, for the scores of grounded words.
 
-A phrase stands for the lemma of its head noun ("two young men" for "man"), and the lemmas that a corpus has often
-enough are its classes. The words as written are kept with them, so that a word of a generated caption finds its class
-without a parser.
+The class of a phrase is the lemma of its head noun ("man" for "two young men"). Lemmas that are frequent in a corpus
+are its classes. A table from words to classes gives the class of a word in a generated caption without a parser.
 """
 
 from __future__ import annotations
@@ -20,35 +19,35 @@ from deixis.language.parse import Parse
 from deixis.types import Phrase
 
 FORMAT = "deixis-classes-1"
-_RARE = 0.01  # a noun with no larger share of its uses in the singular is a plural by nature: "sunglasses"
+_RARE = 0.01  # a noun with a smaller share of singular uses is named by its plural: "sunglasses"
 
 
 @dataclass(frozen=True)
 class ObjectClasses:
-    """The classes of a corpus, most frequent first, and the words that stand for them."""
+    """Object classes of a corpus, most frequent first, and a table from words to classes."""
 
     names: tuple[str, ...]
     counts: tuple[int, ...]  # [len(names)] phrases of each class
-    words: Mapping[str, str] = field(hash=False)  # a word as written, in lower case -> its class
-    minimum: int = 1  # how many phrases a class had to have
+    words: Mapping[str, str] = field(hash=False)  # word in lower case -> class
+    minimum: int = 1  # minimum number of phrases of a class
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.counts) or len(set(self.names)) != len(self.names):
-            raise ValueError("classes need different names, and a count each")
+            raise ValueError("class names must be unique, with one count for each")
         unknown = set(self.words.values()) - set(self.names)
         if unknown:
-            raise ValueError(f"a word stands for the class '{min(unknown)}', which is not there")
+            raise ValueError(f"a word has the class '{min(unknown)}', which is not a class of this list")
 
     @classmethod
     def build(cls, captions: Iterable[tuple[Parse, Sequence[Phrase]]], minimum: int = 20) -> ObjectClasses:
-        """The classes of parsed captions and their phrases (token spans of the parse).
+        """Build the classes from parsed captions and their phrases (token spans of the parse).
 
-        Give the phrases that can be seen: what a data set marks as not visual is for the caller to leave out. A word
-        stands for a class where it is mostly a noun with that lemma.
+        The caller leaves out phrases that are not visual. A word has a class if most of its occurrences are a noun with
+        that lemma.
         """
         phrases: Counter[str] = Counter()  # by lemma
         uses: Counter[str] = Counter()  # by word
-        forms: defaultdict[str, Counter[str]] = defaultdict(Counter)  # lemma -> the words that are this noun
+        forms: defaultdict[str, Counter[str]] = defaultdict(Counter)  # lemma -> its words
         for parse, spans in captions:
             uses.update(parse.tokens)
             for word, lemma, noun in zip(parse.tokens, parse.lemmas, parse.nouns, strict=True):
@@ -70,16 +69,16 @@ class ObjectClasses:
         return len(self.names)
 
     def of(self, word: str) -> str | None:
-        """The class that a word stands for, or None."""
+        """Return the class of a word, or None."""
         return self.words.get(word.lower())
 
     def of_phrase(self, parse: Parse, phrase: Phrase) -> str | None:
-        """The class that a phrase of a parsed caption is about, or None."""
+        """Return the class of a phrase's head noun, or None."""
         head = parse.head(phrase.start, phrase.end)
         return self.of(parse.tokens[head]) if head is not None and parse.nouns[head] else None
 
     def object_words(self, words: Sequence[str]) -> list[tuple[int, str]]:
-        """(position, class) of those words of a caption that stand for a class."""
+        """Return (position, class) of the words of a caption that have a class."""
         return [(i, name) for i, word in enumerate(words) if (name := self.of(word)) is not None]
 
     def save(self, path: Path) -> None:
@@ -89,7 +88,7 @@ class ObjectClasses:
 
     @classmethod
     def load(cls, path: Path) -> ObjectClasses:
-        """Read what :meth:`save` wrote."""
+        """Read a file of :meth:`save`."""
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(value, dict) or value.get("format") != FORMAT:
@@ -97,9 +96,9 @@ class ObjectClasses:
             classes, words = _table(value, "classes", int), _table(value, "words", str)
             return cls(tuple(classes), tuple(classes.values()), words, int(value["minimum"]))
         except FileNotFoundError:
-            raise DeixisError(f"{path} is not there. Build the classes of a corpus first.") from None
+            raise DeixisError(f"{path} does not exist. Build the object classes of the corpus first.") from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DeixisError(f"{path} is not a list of object classes that can be read: {error}.") from None
+            raise DeixisError(f"{path} is not a readable list of object classes: {error}.") from None
 
 
 def _name(lemma: str, forms: Counter[str]) -> str:

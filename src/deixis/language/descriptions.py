@@ -1,4 +1,4 @@
-"""Captions with their noun phrases and the relations between these."""
+"""Captions with their noun phrases and relations."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Names of things: which article they take, and which of them mean the same to a detector."""
+"""Object names: indefinite articles, and caption nouns of COCO categories."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-_NOUNS = {  # a category of COCO: nouns of captions that mean it, besides its own name
+_NOUNS = {  # COCO category -> caption nouns besides its own name
     "person": "man woman boy girl child kid baby toddler infant lady guy gentleman people adult teenager teen player "
     "worker performer dancer singer musician guitarist drummer skateboarder snowboarder skier surfer swimmer diver "
     "cyclist biker bicyclist motorcyclist rider runner racer jogger hiker climber skater wakeboarder gymnast acrobat "
@@ -41,9 +41,9 @@ _NOUNS = {  # a category of COCO: nouns of captions that mean it, besides its ow
     "airplane": "plane jet",
 }
 COCO_NOUNS: Mapping[str, str] = {noun: name for name, nouns in _NOUNS.items() for noun in nouns.split()}
-"""Which category of COCO the head noun of a phrase means."""
+"""Head noun of a phrase -> COCO category."""
 
-# By sound, not by letter: an hour and an SUV, but a uniform, a ewe and a one-way street.
+# The article follows the sound: an hour, an SUV; a uniform, a ewe, a one-way street.
 _AN = re.compile(
     r"[ai]|e(?!u|we)|o(?!ne\b|nce\b)|u(?!ni[^ndm]|s[aeiu]|t[ei]|k|rin)|hour|hono|heir"
     r"|8|11\b|18\b|[fhlmnrsx]\b|(?:suv|lcd|led|mp3|rv|atm|xbox)\b",
@@ -66,7 +66,7 @@ _MASS = re.compile(
 
 
 def with_article(name: str) -> str:
-    """A brown dog, an orange cat; but brown trees and green grass, for plural and mass nouns take no article."""
+    """Add an indefinite article ("a brown dog", "an orange cat"); plural and mass nouns get none ("green grass")."""
     head = name.split()[-1].lower()
     many = _PLURAL.search(head) is not None and head not in _SINGULAR
     if many or _MASS.match(head) or _DETERMINED.match(name):

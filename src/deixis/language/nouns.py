@@ -1,4 +1,4 @@
-"""Which words of a sentence, or of a vocabulary, are nouns."""
+"""Nouns of sentences and vocabularies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deixis.language.vocabulary import Vocabulary
 def mark_words(sentence: Parse, which: str, vocabulary: Vocabulary) -> tuple[bool, ...]:
     """Mark the tokens of a kind: "all", "nouns", or parts of speech such as "NOUN+ADJ".
 
-    Words outside the vocabulary are marked only by "all": their embedding says nothing about what they name.
+    Words outside the vocabulary are marked only by "all", because they share one embedding.
     """
     if which == "all":
         return (True,) * len(sentence)
@@ -25,13 +25,13 @@ def noun_table(
     vocabulary: Vocabulary,
     marked: Callable[[Parse], Sequence[bool]] = lambda parse: parse.nouns,
 ) -> list[bool]:
-    """For each word of the vocabulary, whether it is a noun (or ``marked``) in most of its occurrences.
+    """Return for each word of the vocabulary whether it is a noun (or ``marked``) in most of its occurrences.
 
-    Sentences sampled during training are too many for a tagger; this table takes its place.
+    During training this table replaces a tagger, which is too slow for sampled sentences.
     """
-    seen: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     nouns: Counter[str] = Counter()
     for parse in parses:
-        seen.update(parse.tokens)
+        total.update(parse.tokens)
         nouns.update(word for word, noun in zip(parse.tokens, marked(parse), strict=True) if noun)
-    return [2 * nouns[word] > seen[word] for word in vocabulary.words]
+    return [2 * nouns[word] > total[word] for word in vocabulary.words]

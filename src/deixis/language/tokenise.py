@@ -1,7 +1,7 @@
-"""Penn Treebank tokens of a caption, as the caption metrics of the field count them.
+"""Penn Treebank tokens of captions, as the usual caption metrics count them.
 
 The metrics tokenise with Stanford CoreNLP 3.4.1 (a Java program), lower the case and drop punctuation. ``tokens``
-gives the same words without Java; ``tokenise`` keeps punctuation, case and the place of each token in the text.
+gives the same words without Java; ``tokenise`` also keeps punctuation, case and the position of each token.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-# What the metrics drop. Brackets ("-lrb-") are not among it: the metrics look for them in upper case only, after the
-# tokens were lowered.
+# Tokens that the metrics drop. Brackets ("-lrb-") are kept: the metrics search for them in upper case, after all tokens
+# were converted to lower case.
 PUNCTUATION = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: its normalised text in the original case, and the characters ``text[start:end]`` it stands for."""
+    """A token: normalised text in the original case, and its character span ``text[start:end]``."""
 
     text: str
     start: int
@@ -26,20 +26,20 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The lower-case words of a text, and where each of them lies in it (characters ``starts[i]`` to ``ends[i]``)."""
+    """Lower-case words of a text and their character spans ``starts[i]`` to ``ends[i]``."""
 
     tokens: tuple[str, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
 
     def span(self, char_start: int, char_end: int) -> tuple[int, int]:
-        """The tokens [start, end) that the characters [char_start, char_end) touch; start == end where none does."""
+        """Return the token span [start, end) that overlaps characters [char_start, char_end); empty if none does."""
         start = bisect_right(self.ends, char_start)
         return start, max(start, bisect_left(self.starts, char_end)) if char_end > char_start else start
 
 
 def tokenise(text: str) -> list[Token]:
-    """All tokens of a text, punctuation included, in the original case.
+    """Return all tokens of a text, with punctuation, in the original case.
 
     A period that ends an abbreviation and the sentence at once belongs to the abbreviation.
     """
@@ -47,20 +47,20 @@ def tokenise(text: str) -> list[Token]:
 
 
 def tokens(text: str) -> tuple[str, ...]:
-    """The words that the caption metrics count: lower case, punctuation dropped."""
+    """Return the words that caption metrics count: lower case, without punctuation."""
     return tuple([form for form, _, _ in _words(text)])
 
 
 def align(text: str) -> Alignment:
-    """``tokens(text)`` with their places, for mapping many character spans of one text to token spans."""
+    """Return ``tokens(text)`` with their positions, to map character spans to token spans."""
     words = _words(text)
     return Alignment(tuple([w[0] for w in words]), tuple([w[1] for w in words]), tuple([w[2] for w in words]))
 
 
 def token_span(text: str, char_start: int, char_end: int) -> tuple[int, int]:
-    """The span [start, end) of ``tokens(text)`` that the characters [char_start, char_end) touch.
+    """Return the span [start, end) of ``tokens(text)`` that overlaps characters [char_start, char_end).
 
-    For several spans of one text call ``align(text)`` once and ``span`` on its answer.
+    For several spans of one text, call ``align(text)`` once and then ``span``.
     """
     return align(text).span(char_start, char_end)
 
@@ -70,11 +70,11 @@ def _words(text: str) -> list[tuple[str, int, int]]:
 
 
 # The lexer ---------------------------------------------------------------------------------------------------------
-# At each place every rule is tried and the longest match wins, the earlier rule on a tie. A rule's group is the token;
-# what it matches beyond the group is context: it counts for the length and is read again. All rules ignore case.
+# At each position the rule with the longest match is applied, the first one on a tie. The group of a rule is the token.
+# Text that a rule matches after the group is context: it counts for the length and is read again. Rules ignore case.
 
 _A = "['’\x92]"  # the apostrophes of contractions
-_L = (  # letters, with the marks that are written onto letters and the soft hyphen
+_L = (  # letters, combining marks and the soft hyphen
     r"(?:[^\W\d_²³¹¼-¾⁰-₟⅐-↉①-⓿❶-➓]"
     r"|[\xad\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065e\u0670\u06d6-\u06ed\u0900-\u0903"
     r"\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09d7\u0a01-\u0a03\u0a3c-\u0a51\u0abc-\u0acd"
@@ -87,12 +87,12 @@ _PART = rf"(?:[dlo]{_A}{_N}{{2,}}|{_N}+)"
 _COMPOUND = rf"{_PART}(?:[-_\u058a\u2010\u2011]{_PART})*"
 _NUMBER = r"[-+]?(?:\d+(?:[.:,]\d+)*|(?:[.:,]\d+)+)"
 _SLASHED = r"[a-z0-9]+(?:-[a-z]+)*(?:/[a-z0-9]+(?:-[a-z]+)*)+"
-_PATH = r"[^\s\"<>|()]*[^\s\"<>|(){}.!?,-]"  # of a URL: punctuation at its end is not part of it
+_PATH = r"[^\s\"<>|()]*[^\s\"<>|(){}.!?,-]"  # path of a URL, without punctuation at its end
 _MAIL = r"[^\s\"<>|(){}]"
 _HOST = r"[^\s\"<>|(){}.]"
 
-# Abbreviations that keep their period: before a name or word, at the end of a name or list, (the states) with a
-# capital only, before a number only.
+# Abbreviations that keep their period: before a word, at the end of a name or list, with a capital only (states),
+# before a number only.
 _TITLES = (
     "adj adm adv alex assoc asst atty ave brig capt cf cie cmdr col cpl dept det dr drs elec ens ft gen gov govs "
     "hon insp invt jos lt maj mfg mlle mme mr mrs ms msgr mt mtg natl pfc ph ph.d pres prof profs pvt rep reps "
@@ -106,7 +106,7 @@ _ENDINGS = (
 )
 _STATES = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash"
 _BEFORE_NUMBER = "art ca fig figs no nos op pp prop"
-# Words that show, after a single letter and its period, that a new sentence begins.
+# Words that start a new sentence after a single letter with a period.
 _STARTERS = (
     "A About According Additionally After An As At But Earlier He Her Here However If In It Last Many More Now Once "
     "One Other Our She Since So Some Such That The Their Then There These They This We What When While Yet You"
@@ -126,7 +126,7 @@ _RULES = [
         rf"([a-z]*[a-mo-z])n{_A}t",
         rf"(n{_A}t)",
         rf"({_AUXILIARY})",
-        # compounds, and words held together by slashes
+        # compounds, and words joined by slashes
         rf"({_COMPOUND})",
         rf"({_COMPOUND}){_AUXILIARY}",
         rf"({_N}(?:[.,]|{_N})*-{_COMPOUND})",
@@ -153,7 +153,7 @@ _RULES = [
         r"((?:\d{1,4}[- \xa0])?\d{1,4}/\d{1,4})",
         r"(\d{1,2}[-/]\d{1,2}[-/]\d{2,4})",
         r"((?:\(\d{2,3}\)[ \xa0]?|(?:\d{2,4}[- \xa0])?\d{2,4}[- \xa0])\d{3,4}[- \xa0]?\d{3,5})",
-        # names with signs, addresses, tags, entities, faces
+        # names with symbols, addresses, tags, entities, emoticons
         r"((?-i:[A-Z]*)\$)",
         r"((?-i:[A-Z]+(?:[&+][A-Z]+)+))",
         r"(c\+\+|[cf]#)",
@@ -165,14 +165,14 @@ _RULES = [
         rf"(<[a-z0-9]{_MAIL}{{0,64}}@{_MAIL}+>)",
         r"(&(?:amp|lt|gt|quot|nbsp|#\d+);)",
         r"([<>]?[:;=][-o*']?[()\[\]{dpo\\@|](?![a-z0-9])|[-<>=x'^v]_[-<>=x'^]|o'o)",
-        # punctuation and symbols; what no rule takes, such as emoji, is dropped
+        # punctuation and symbols; other characters, such as emoji, are dropped
         r"(\.{3,}|\.(?:[ \xa0]\.){2,})",
         r"(-+|[!?]+|\*+|_+|#+|@+|<<|>>|``|''|[‘’“”‛‹›\x91-\x94]{2})",
         r"([!-/:-@\[-`{-~\x80\x91-\x94\x96\x97¡-¬®-´¶-¿×÷;·–-‘’-•…‰-›※‾-⁂⁄⁰⁴-⁾₀-₎₠₤€℀-⯿、。〒・！-／：-＠［-｀｛-･￠￡￥￦\xad])",
     )
 ]
-_FAST = re.compile(r"\s*([A-Za-z]+|,|\.(?=\s*$))(?!\S)")  # most of a caption: words and commas before a space
-_HALF_CHARACTERS = re.compile(r"[\ud800-\udfff]")  # of broken files; no text may hold them
+_FAST = re.compile(r"\s*([A-Za-z]+|,|\.(?=\s*$))(?!\S)")  # fast path: words and commas before a space
+_SURROGATES = re.compile(r"[\ud800-\udfff]")  # surrogates of damaged files, which are not valid text
 _HALVES = {"cannot": 3, "gonna": 3, "gotta": 3, "wanna": 3, "lemme": 3, "gimme": 3}
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
 _FORMS = (
@@ -191,9 +191,9 @@ _CONTRACTED = re.compile(rf"{_AUXILIARY}|n{_A}t|{_A}", re.IGNORECASE)
 
 
 def _lex(text: str) -> list[tuple[str, int, int]]:
-    """(normalised form, start, end) of each token."""
+    """Return (normalised form, start, end) of each token."""
     if not text.isascii():
-        text = _HALF_CHARACTERS.sub(" ", text)
+        text = _SURROGATES.sub(" ", text)
     found: list[tuple[str, int, int]] = []
     place = 0
     while place < len(text):
@@ -204,7 +204,7 @@ def _lex(text: str) -> list[tuple[str, int, int]]:
         else:
             start = place
             place = _longest(text, start)
-            if place == start:  # white space, or a character that no rule takes
+            if place == start:  # white space, or a character without a rule
                 place += 1
                 continue
             form = _normal(text, start, place)
@@ -218,7 +218,7 @@ def _lex(text: str) -> list[tuple[str, int, int]]:
 
 
 def _longest(text: str, start: int) -> int:
-    """Where the token that begins at ``start`` ends; ``start`` itself if none begins there."""
+    """Return the end of the token that begins at ``start``; ``start`` if none begins there."""
     reach, end = start, start
     for rule in _RULES:
         match = rule.match(text, start)
@@ -228,7 +228,7 @@ def _longest(text: str, start: int) -> int:
 
 
 def _normal(text: str, start: int, end: int) -> str:
-    """The form in which the Penn Treebank writes ``text[start:end]``."""
+    """Return the Penn Treebank form of ``text[start:end]``."""
     form = text[start:end]
     if form.isalnum() and form.isascii():
         return form

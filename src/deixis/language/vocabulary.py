@@ -1,4 +1,4 @@
-"""The words a captioner can say."""
+"""Vocabulary of a captioner."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ FORMAT = "deixis-vocabulary-1"
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words and their ids: 0 to 3 are padding, begin, end and the unknown word, then the most frequent first."""
+    """Words and their ids: 0 to 3 are padding, begin, end and unknown; then words by decreasing frequency."""
 
     pad: ClassVar[int] = 0
     bos: ClassVar[int] = 1
     eos: ClassVar[int] = 2
     unk: ClassVar[int] = 3
 
-    words: tuple[str, ...]  # [len(self)] the special ones first
-    minimum: int = 1  # how often a word had to be seen to be here
+    words: tuple[str, ...]  # [len(self)] special words first
+    minimum: int = 1  # minimum frequency of a word in the captions
 
     def __post_init__(self) -> None:
         if self.words[: len(SPECIAL)] != SPECIAL:
-            raise ValueError(f"a vocabulary begins with {', '.join(SPECIAL)}")
+            raise ValueError(f"a vocabulary must begin with {', '.join(SPECIAL)}")
         if len(self._ids) != len(self.words):
             twice = next(word for word, count in Counter(self.words).items() if count > 1)
             raise ValueError(f"the word '{twice}' is in the vocabulary twice")
         if any(not word or " " in word for word in self.words):
-            raise ValueError("a word of a vocabulary is not empty and has no space in it")
+            raise ValueError("a word of a vocabulary must not be empty or contain spaces")
 
     @classmethod
     def build(cls, captions: Iterable[Sequence[str]], minimum: int = 5) -> Vocabulary:
-        """All words that the tokenised captions have at least ``minimum`` times."""
+        """Build the vocabulary of words that occur at least ``minimum`` times in tokenised captions."""
         counts = Counter(word for caption in captions for word in caption)
         kept = sorted((-count, word) for word, count in counts.items() if count >= minimum and word not in SPECIAL)
         return cls(SPECIAL + tuple(word for _, word in kept), minimum)
@@ -56,16 +56,16 @@ class Vocabulary:
         return word in self._ids
 
     def id(self, word: str) -> int:
-        """The word's id, or that of the unknown word."""
+        """Return the id of a word, or that of the unknown word."""
         return self._ids.get(word, self.unk)
 
     def encode(self, tokens: Sequence[str], *, ends: bool = True) -> list[int]:
-        """Ids of a caption's tokens, between begin and end unless ``ends`` is false."""
+        """Convert tokens to ids, between begin and end unless ``ends`` is false."""
         ids = [self._ids.get(token, self.unk) for token in tokens]
         return [self.bos, *ids, self.eos] if ends else ids
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
-        """The words of ids up to the first end; begin and padding are left out."""
+        """Convert ids to words up to the first end; begin and padding are left out."""
         words = []
         for i in ids:
             if i == self.eos:
@@ -75,14 +75,14 @@ class Vocabulary:
         return tuple(words)
 
     def to_json(self) -> dict[str, Any]:
-        """``{"format", "minimum", "words"}``; the special words are not written."""
+        """Return ``{"format", "minimum", "words"}``, without the special words."""
         return {"format": FORMAT, "minimum": self.minimum, "words": list(self.words[len(SPECIAL) :])}
 
     @classmethod
     def from_json(cls, value: Any) -> Vocabulary:
-        """The inverse of :meth:`to_json`."""
+        """Create a vocabulary from the value of :meth:`to_json`."""
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
-            raise DeixisError(f'a vocabulary has the field "format" with the value "{FORMAT}".')
+            raise DeixisError(f'a vocabulary must have the field "format" with the value "{FORMAT}".')
         words, minimum = value.get("words"), value.get("minimum")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise DeixisError('the field "words" of a vocabulary must be a list of strings.')
@@ -99,10 +99,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Read what :meth:`save` wrote."""
+        """Read a file of :meth:`save`."""
         try:
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
-            raise DeixisError(f"{path} is not there. It belongs beside the weights of every captioner.") from None
+            raise DeixisError(
+                f"{path} does not exist. Every captioner needs it beside its weights. Restore the file."
+            ) from None
         except (OSError, ValueError, RecursionError, DeixisError) as error:
-            raise DeixisError(f"{path} is not a vocabulary that can be read: {error}") from None
+            raise DeixisError(f"{path} is not a readable vocabulary: {error}") from None

@@ -1,6 +1,6 @@
-"""Word pieces as BERT cuts them: lower case, accents off, then the longest pieces of the vocabulary.
+"""WordPiece tokeniser of BERT (uncased): lower case, no accents, greedy longest pieces.
 
-Texts of people are short and few here, so a page of Python does what would otherwise be another dependency.
+Texts are short and few, so plain Python is fast enough and avoids a dependency.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import ClassVar
 from deixis.errors import DeixisError
 
 _UNUSED = re.compile(r"\[unused\d+\]")
-LONGEST = 100  # letters; a longer word is unknown
+LONGEST = 100  # characters; a longer word is unknown
 
 
 @dataclass(frozen=True)
 class WordPieces:
-    """BERT's uncased vocabulary; a piece that goes on within a word begins with ``##``."""
+    """Uncased vocabulary of BERT; a piece that continues a word begins with ``##``."""
 
     specials: ClassVar[tuple[str, ...]] = ("[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]")
 
@@ -37,7 +37,7 @@ class WordPieces:
 
     @classmethod
     def build(cls, texts: Iterable[str], minimum: int = 5) -> WordPieces:
-        """Words that texts have at least ``minimum`` times, and all letters, so that any word can be cut."""
+        """Build a vocabulary of words that occur at least ``minimum`` times, and all characters of the texts."""
         counts = Counter(word for text in texts for word in words(text))
         letters = sorted({letter for word in counts for letter in word})
         known = [*cls.specials, *letters, *(f"##{letter}" for letter in letters)]
@@ -52,16 +52,16 @@ class WordPieces:
         return len(self.pieces)
 
     def id(self, piece: str) -> int:
-        """The piece's id."""
+        """Return the id of a piece."""
         return self._ids[piece]
 
     def encode(self, text: str, longest: int = 0) -> tuple[int, ...]:
-        """Ids of [CLS], the text's pieces and [SEP]; cut to ``longest`` ids in all, where that is not 0."""
+        """Return the ids of [CLS], the pieces of a text and [SEP], truncated to ``longest`` ids (0: no limit)."""
         ids = [piece for word in words(text) for piece in self._cut(word)]
         return self.id("[CLS]"), *ids[: longest - 2 if longest else None], self.id("[SEP]")
 
     def _cut(self, word: str) -> list[int]:
-        """Always the longest piece that fits; a word that cannot be cut so is unknown as a whole."""
+        """Split a word greedily into the longest pieces; the whole word is unknown if that fails."""
         if len(word) > LONGEST:
             return [self.id("[UNK]")]
         ids, start = [], 0
@@ -76,10 +76,10 @@ class WordPieces:
         return ids
 
     def shorter(self, texts: Iterable[str], most: int) -> WordPieces:
-        """At most ``most`` of the pieces, in their order: those that texts need, and from the front as many as go in.
+        """Return a vocabulary of at most ``most`` pieces in the same order: those of the texts, then the first others.
 
-        Letters stay, alone and within a word, so that every word that could be cut can still be. BERT's list has the
-        most frequent words first, behind pieces for nobody's use, ``[unused0]`` and so on.
+        Single characters are kept, alone and within a word, so that the same words can be split. BERT lists frequent
+        words first, after unused pieces (``[unused0]`` and so on), which are dropped.
         """
         needed = {i for text in texts for i in self.encode(text)} | {self.id(name) for name in self.specials}
         needed |= {i for i, piece in enumerate(self.pieces) if len(piece.removeprefix("##")) == 1}
@@ -90,12 +90,12 @@ class WordPieces:
         return WordPieces(tuple(self.pieces[i] for i in sorted(kept)))
 
     def to_text(self) -> str:
-        """The pieces as a JSON list, for a file."""
+        """Return the pieces as a JSON list."""
         return json.dumps(list(self.pieces), ensure_ascii=False, indent=0) + "\n"
 
     @classmethod
     def load(cls, path: Path) -> WordPieces:
-        """Read a file of :meth:`to_text` (``.json``), or BERT's own ``vocab.txt`` with a piece on each line."""
+        """Read a file of :meth:`to_text` (``.json``), or the ``vocab.txt`` of BERT with one piece per line."""
         try:
             text = path.read_text(encoding="utf-8")
             pieces = json.loads(text) if path.suffix == ".json" else text.split("\n")
@@ -103,13 +103,15 @@ class WordPieces:
                 raise ValueError("it is not a list of strings")
             return cls(tuple(pieces) if pieces[-1] else tuple(pieces[:-1]))
         except FileNotFoundError:
-            raise DeixisError(f"{path}, the vocabulary of word pieces, is not there.") from None
+            raise DeixisError(
+                f"{path} does not exist; it must have the vocabulary of word pieces. Restore the file."
+            ) from None
         except (OSError, ValueError, IndexError, RecursionError) as error:
-            raise DeixisError(f"{path} is not a vocabulary of word pieces ({error}).") from None
+            raise DeixisError(f"{path} is not a vocabulary of word pieces ({error}). Restore the file.") from None
 
 
 def words(text: str) -> list[str]:
-    """BERT's words: lower case, accents off; every mark of punctuation and every Chinese character stands alone."""
+    """Split text into words as BERT does: lower case, no accents; punctuation and Chinese characters are words."""
     flat = unicodedata.normalize("NFD", text.lower())
     return "".join(_spaced(flat)).split()
 
@@ -119,12 +121,12 @@ def _spaced(text: str) -> Iterator[str]:
         kind = unicodedata.category(letter)
         if kind == "Mn" or letter in "\0\ufffd" or (kind in ("Cc", "Cf", "Co") and letter not in "\t\n\r"):
             continue
-        yield f" {letter} " if _alone(letter, kind) else " " if kind == "Zs" else letter
+        yield f" {letter} " if _is_separate(letter, kind) else " " if kind == "Zs" else letter
 
 
-def _alone(letter: str, kind: str) -> bool:
+def _is_separate(letter: str, kind: str) -> bool:
     code = ord(letter)
-    # marks such as $, +, ^ are no punctuation to Unicode, but BERT counts all of ASCII that is neither letter nor digit
+    # BERT counts every ASCII symbol as punctuation, also $, + and ^, which Unicode does not
     mark = kind[0] == "P" or (33 <= code <= 126 and not letter.isalnum())
     chinese = any(low <= code <= high for low, high in _CHINESE)
     return mark or chinese

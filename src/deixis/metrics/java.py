@@ -37,7 +37,7 @@ def meteor(hypotheses: Hypotheses, references: References, tok: str = "given", s
     :func:`meteor_of_sums` of these counts. ``seconds`` is the time limit, by default 120 + 0.1 per image.
     """
     images = check_captions(hypotheses, references)
-    jar = _package() / "meteor" / "meteor-1.5.jar"
+    jar = require_meteor()
     lines = [
         " ||| ".join(["SCORE", *(_text(reference) for reference in references[image]), _text(hypotheses[image])])
         for image in images
@@ -100,14 +100,7 @@ def spice(
     ``pycocoevalcap``. Nothing is downloaded. ``seconds`` is the time limit, by default 600 + 5 per image.
     """
     images = check_captions(hypotheses, references)
-    program = _package() / "spice"
-    folder = program / "lib" if jars is None else jars.resolve()
-    absent = [name for name in SPICE_PARSER if not (folder / name).is_file()]
-    if absent:
-        raise JavaError(
-            f"SPICE needs {' and '.join(absent)}, not found in {folder}. Download stanford-corenlp-full-2015-12-09 "
-            "from the Stanford NLP group, put both jars in one folder and pass --spice-jars FOLDER."
-        )
+    program, folder = require_spice(jars)
     captions = [
         {"image_id": image, "test": _text(hypotheses[image]), "refs": [_text(words) for words in references[image]]}
         for image in images
@@ -137,18 +130,45 @@ def spice(
     return mean_score("SPICE", images, items, signature(refs=per_image_text(references), spice="1.0", tok=tok))
 
 
+def require_meteor() -> Path:
+    """Return the jar of METEOR; raise :class:`JavaError` if it or Java is not installed."""
+    jar = _package() / "meteor" / "meteor-1.5.jar"
+    _java("METEOR")
+    return jar
+
+
+def require_spice(jars: Path | None = None) -> tuple[Path, Path]:
+    """Return the folders of SPICE and of its parser; raise :class:`JavaError` if one of them or Java is missing."""
+    program = _package() / "spice"
+    folder = program / "lib" if jars is None else jars.resolve()
+    absent = [name for name in SPICE_PARSER if not (folder / name).is_file()]
+    if absent:
+        raise JavaError(
+            f"SPICE needs {' and '.join(absent)}, which {folder} does not have. Both jars are in the archive "
+            "stanford-corenlp-full-2015-12-09 of the Stanford NLP group. Copy them to one folder and give deixis score "
+            "this folder with --spice-jars."
+        )
+    _java("SPICE")
+    return program, folder
+
+
+def _java(metric: str) -> str:
+    java = shutil.which("java")
+    if java is None:
+        raise JavaError(f"{metric} is a Java program, and 'java' is not on the PATH. Install a Java runtime.")
+    return java
+
+
 def _package() -> Path:
     """Folder of the package pycocoevalcap, which includes the jars."""
     found = importlib.util.find_spec("pycocoevalcap")
     if found is None or not found.submodule_search_locations:
-        raise JavaError("METEOR and SPICE need the package pycocoevalcap. Install 'deixis[java]'.")
+        raise JavaError("METEOR and SPICE need the package pycocoevalcap. Install it: pip install 'deixis[java]'")
     return Path(next(iter(found.submodule_search_locations)))
 
 
 def _run(metric: str, arguments: Sequence[str], cwd: Path, seconds: float, text: str = "") -> str:
-    java = shutil.which("java")
-    if java is None:
-        raise JavaError(f"{metric} needs Java, but 'java' is not on the PATH. Install a Java runtime.")
+    java = _java(metric)
     # Fixed locale: encoding and lower case must not depend on the machine.
     locale = ["-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US"]
     command = [java, *locale, *arguments]

@@ -166,9 +166,17 @@ def load_models(
     return Models(loaded, None if grounder in (None, "none") else _load(grounder, GROUNDERS, device))
 
 
+def _expected(kinds: dict[str, tuple[str, str]]) -> str:
+    return "captioner" if "captioner" in kinds else "phrase grounder"
+
+
 def _load(given: str | Path, kinds: dict[str, tuple[str, str]], device: str) -> Any:
     folder = model_folder(given)
-    module, name = kinds[read_config(folder, *kinds)["kind"]]
+    kind = read_config(folder, *KINDS)["kind"]
+    if kind not in kinds:
+        task, verb = ("writes captions", "caption") if kind == "captioner" else ("grounds phrases", "ground")
+        raise DeixisError(f"{given} {task}; use deixis {verb}. Expected here: a {_expected(kinds)}.")
+    module, name = kinds[kind]
     from deixis.device import choose
 
     place = choose(device)  # an unknown device is an error before anything is loaded

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from deixis.errors import DeixisError
 from deixis.language.parse import Parse
 from deixis.language.queries import Query, head_of, shown_span, visible_phrases
-from deixis.language.sentence import is_out_of_sight
+from deixis.language.sentence import is_not_visible
 from deixis.localize.attention import ground_word
 from deixis.pipelines.ground import check_place
 from deixis.pipelines.models import Models
@@ -62,7 +62,7 @@ def by_attention(candidate: Candidate, parsed: Parse, photo: Photo, models: Mode
     words = [
         replace(ground(at), pos="NOUN" if parsed.nouns[at] else "VERB")
         for at, pos in enumerate(parsed.pos)
-        if (parsed.nouns[at] and not is_out_of_sight(parsed.tokens, at)) or pos == "VERB"
+        if (parsed.nouns[at] and not is_not_visible(parsed.tokens, at)) or pos == "VERB"
     ]
     return tuple(phrases), tuple(words)
 

@@ -1,1 +1,1 @@
-"""The HTTP interface and the page: ``engine`` answers, ``app`` speaks HTTP, ``page.*`` is what people see."""
+"""HTTP API and web page: ``engine`` runs the models, ``app`` has the routes, ``page.*`` is the page."""

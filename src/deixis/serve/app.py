@@ -1,4 +1,4 @@
-"""The HTTP interface over an engine, and the files of the page; nothing is read from the disk once it runs."""
+"""HTTP API of an engine, and the files of the web page; all files are read at start-up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deixis import __version__
 from deixis.serve.engine import FORMATS, STOPPING, Ask, CaptionAsk, CheckAsk, Engine, GroundAsk, describe
 from deixis.serve.guard import Guard, Hosts
 from deixis.serve.meter import Meter
-from deixis.serve.problems import BusyError, ProblemError, tell_problems
+from deixis.serve.problems import BusyError, ProblemError, add_error_handlers
 from deixis.serve.schemas import PHOTO, Captioned, CheckedCaption, Grounded, Health, Models, Problem, problems
 from deixis.serve.upload import UploadLimits, read_photo
 from deixis.show.document import HOUSE_STYLE
@@ -36,16 +36,16 @@ PAGE = {
     "picture.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-"""The files of the page, and what they are."""
+"""Files of the page and their media types."""
 
 EXAMPLES = {
     "astronaut": "A woman in an orange space suit (NASA)",
-    "chelsea": "A cat that looks at you (Stéfan van der Walt)",
+    "chelsea": "A cat looking at the camera (Stéfan van der Walt)",
     "coffee": "A cup of coffee on a wooden table (Rachel Michetti)",
 }
-"""Photographs of scikit-image that may be used by anyone, and what is said of them."""
+"""Example photographs of scikit-image (free to use) and their titles."""
 
-# a phrase or caption has a letter or a digit in it
+# a phrase or caption has at least one letter or digit
 Words = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"[A-Za-z0-9]")]
 Phrases = Annotated[list[Words], Query(min_length=1, max_length=16, description="what to find, each phrase by itself")]
 Caption = Annotated[Words, Query(description="a sentence about the photograph")]
@@ -63,14 +63,14 @@ def create_app(engine: Engine, upload: UploadLimits | None = None, hosts: Hosts 
         yield
         await asyncio.to_thread(engine.close)
 
-    # the pages that describe an API for people would load their scripts from elsewhere: only the description is served
+    # the documentation pages of FastAPI would load scripts from other servers, so only the OpenAPI file is served
     app = FastAPI(title="Deixis", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.add_middleware(Guard, hosts=hosts or Hosts.of("127.0.0.1"), limits=upload)
     app.add_middleware(RequestCounter, meter=meter)
-    tell_problems(app)
+    add_error_handlers(app)
     _add_api(app, engine, meter)
     _add_page(app, engine, upload)
-    app.openapi = lambda: _description(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
+    app.openapi = lambda: _description(app)  # type: ignore[method-assign]  # documented by FastAPI
     return app
 
 
@@ -126,7 +126,7 @@ def _known(found: str | None, asked: str, does: str) -> str:
         return found
     if asked:
         raise ProblemError(404, f"no model '{asked}' that {does} is loaded; /v1/models lists the loaded models.")
-    raise ProblemError(404, f"no model that {does} is loaded; start the server with one (--model).")
+    raise ProblemError(404, f"no model that {does} is loaded. Start the server with one (--model).")
 
 
 def _add_page(app: FastAPI, engine: Engine, upload: UploadLimits) -> None:
@@ -148,7 +148,7 @@ def _add_page(app: FastAPI, engine: Engine, upload: UploadLimits) -> None:
     }
 
     @app.get("/settings.json", include_in_schema=False)
-    async def told() -> Response:
+    async def page_settings() -> Response:
         return JSONResponse(settings)
 
 
@@ -160,7 +160,7 @@ def _constant(content: bytes, kind: str) -> Any:
 
 
 def example_photographs() -> dict[str, bytes]:
-    """The files of the examples, where scikit-image is installed."""
+    """Return the files of the examples; empty if scikit-image is not installed."""
     spec = find_spec("skimage")
     if spec is None or spec.origin is None:
         return {}

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from deixis.cache import nothing_kept
+from deixis.cache import cache_disabled
 from deixis.images import load_image
 from deixis.localize.heat import heat_map
 from deixis.methods.updown.model import Captioner
@@ -42,20 +42,20 @@ Model = Captioner | PhraseGrounder
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP")
 """Accepted image formats, by Pillow's names; other decoders are not used for uploads."""
 
-STOPPING = "the server is about to stop"
+STOPPING = "the server is stopping"
 CELLS = 16  # along each side of the heat map of a branch
 BEST_BOXES = 3  # of each branch
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much the engine takes on."""
+    """Limits of the engine."""
 
     pixels: int = 50_000_000  # of a photograph
     waiting: int = 32  # requests under way at once, from their last byte to their answer
-    batch: int = 16  # requests answered together
-    gather: float = 0.005  # seconds to wait for more of them
-    kept: int = 32  # photographs whose regions are kept in memory, because people ask more than once
+    batch: int = 16  # requests in one batch
+    gather: float = 0.005  # seconds to wait for more requests of a batch
+    kept: int = 32  # photographs whose regions are kept in memory for further requests
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Job:
 
 
 class Engine:
-    """Models by name, and a thread that answers what it is asked about photographs."""
+    """Loaded models by name, and the thread that processes requests."""
 
     def __init__(self, models: Sequence[Model], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -103,36 +103,36 @@ class Engine:
         self._pipelines = {
             n: Models(m, self._grounder_of(n)) for n, m in self.models.items() if isinstance(m, Captioner)
         }
-        self.batches = self.answered = 0  # how many batches there were, and how many requests in them
-        self.under_way = 0  # requests that have a place and no answer yet
-        self._pace = 0.5  # seconds for one request, the latest weighing most
+        self.batches = self.answered = 0  # number of batches, and of requests in them
+        self.under_way = 0  # accepted requests without an answer
+        self._pace = 0.5  # seconds per request, exponential moving average
         self._extractors: dict[tuple[str, int], RegionExtractor] = {}  # models with equal extractors share one
-        self._regions: OrderedDict[str, dict[str, Regions]] = OrderedDict()  # of the last photographs, by content
+        self._regions: OrderedDict[str, dict[str, Regions]] = OrderedDict()  # of the last photographs, by hash
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._open = True
-        self._lock = threading.Lock()  # of the places, and of what is accepted
+        self._lock = threading.Lock()  # for under_way and the queue
         self._thread = threading.Thread(target=self._work, name="deixis-engine", daemon=True)
         self._thread.start()
 
     @property
     def open(self) -> bool:
-        """Whether it takes requests."""
+        """Whether requests are accepted."""
         return self._open and self._thread.is_alive()
 
     def captioner(self, name: str = "") -> str | None:
         """Return the name of the captioner that is meant, the first if none is named; None if there is no such one."""
-        return self._meant(name, captions=True)
+        return self._select(name, captions=True)
 
     def grounder(self, name: str = "") -> str | None:
         """Return the name of the phrase grounder that is meant, in the same way."""
-        return self._meant(name, captions=False)
+        return self._select(name, captions=False)
 
     def require_place(self) -> None:
         """Raise :class:`BusyError` if no request can be accepted now."""
         if not self._open:
             raise BusyError(STOPPING, 5)
         if self.under_way >= self.limits.waiting:
-            raise BusyError("too many requests are under way", max(1, math.ceil(self.under_way * self._pace)))
+            raise BusyError("too many requests are in progress", max(1, math.ceil(self.under_way * self._pace)))
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -150,7 +150,7 @@ class Engine:
                 self.under_way -= 1
 
     def ask(self, ask: Ask) -> Future[Json]:
-        """The answer, when it is ready. What was accepted before :meth:`close` is answered."""
+        """Queue a request and return its future answer; requests accepted before :meth:`close` are answered."""
         job = _Job(ask, Future())
         with self._lock:
             if not self._open:
@@ -159,7 +159,7 @@ class Engine:
         return job.answer
 
     def warm(self) -> None:
-        """Answer one request with each model, so that no visitor waits for what is loaded late."""
+        """Run one request with each model, so that the first user request is not slow."""
         file = io.BytesIO()
         Image.new("RGB", (64, 64), "grey").save(file, "PNG")
         for name, model in self.models.items():
@@ -168,7 +168,7 @@ class Engine:
             self.ask(ask).result()
 
     def close(self) -> None:
-        """Answer what was accepted, and stop."""
+        """Answer the accepted requests, then stop."""
         with self._lock:
             if self._open:
                 self._open = False
@@ -178,7 +178,7 @@ class Engine:
     # In the thread of the engine ------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        with nothing_kept():
+        with cache_disabled():
             running = True
             while running:
                 batch, running = self._collect()
@@ -190,7 +190,7 @@ class Engine:
                     self.answered += len(batch)
 
     def _collect(self) -> tuple[list[_Job], bool]:
-        """The next batch, and whether more may follow."""
+        """Return the next batch, and whether more may follow."""
         batch: list[_Job] = []
         end = math.inf
         while len(batch) < self.limits.batch:
@@ -244,7 +244,7 @@ class Engine:
         }
 
     def _photo(self, ask: Ask) -> Photo:
-        """Return the photograph of a request; the regions of the last photographs are remembered."""
+        """Return the photograph of a request; the regions of the last photographs are kept."""
         digest = hashlib.sha256(ask.photo).hexdigest()
         regions = self._regions.setdefault(digest, {})
         self._regions.move_to_end(digest)
@@ -266,21 +266,21 @@ class Engine:
         return self._extractors.setdefault((extractor.name, extractor.grid), extractor)
 
     def _grounder_of(self, captioner: str) -> PhraseGrounder | None:
-        """Return the default grounder for the default captioner, where both are loaded."""
+        """Return the default grounder for the default captioner, if both are loaded."""
         grounder = self.models.get(DEFAULT_GROUNDER) if captioner == DEFAULT_CAPTIONER else None
         return None if isinstance(grounder, Captioner) else grounder
 
     def _renamed(self, name: str) -> Json:
-        """Return the model field of an answer, where two models have the same name and one got a number."""
+        """Return the model field of an answer if two models have the same name and one got a number."""
         return {} if self.models[name].name == name else {"model": name}
 
-    def _meant(self, name: str, captions: bool) -> str | None:
+    def _select(self, name: str, captions: bool) -> str | None:
         fit = [other for other, model in self.models.items() if isinstance(model, Captioner) == captions]
         return next((other for other in fit if name in ("", other)), None)
 
 
 def named(models: Sequence[Model]) -> dict[str, Model]:
-    """Models by their names; a name that is taken gets a number."""
+    """Map unique names to models; a repeated name gets a number."""
     found: dict[str, Model] = {}
     for model in models:
         name, number = model.name, 1
@@ -329,5 +329,5 @@ def _branch(weights: npt.NDArray[np.float32], voted: np.bool_, trace: AttentionT
 
 
 def _heat(weights: npt.NDArray[np.float32], trace: AttentionTrace) -> HeatMap:
-    """Return a coarse map; more digits than can be seen would make answers many times longer."""
+    """Return a coarse heat map with few digits, to keep answers short."""
     return HeatMap(heat_map(weights, trace.boxes, trace.size, CELLS).grid.round(3), trace.size)

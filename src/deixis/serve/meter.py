@@ -1,4 +1,4 @@
-"""Counting requests, in the text format that Prometheus reads."""
+"""Request counters in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
 
 class Meter:
-    """How many requests there were, how they ended and how long they took."""
+    """Number, status and duration of requests."""
 
     def __init__(self) -> None:
         self.ended: Counter[tuple[str, int]] = Counter()  # route and status
@@ -19,13 +19,13 @@ class Meter:
         self.seconds: Counter[str] = Counter()
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """One request that has ended."""
+        """Count one finished request."""
         self.ended[route, status] += 1
         self.within[route, bisect_left(BUCKETS, seconds)] += 1
         self.seconds[route] += seconds  # type: ignore[assignment]  # a counter adds up any number
 
     def text(self, engine: Engine) -> str:
-        """Everything, with what the engine does at the moment."""
+        """Return all counters, with the current state of the engine."""
         lines = _head("deixis_requests_total", "counter", "Requests by route and status.")
         lines += [
             f'deixis_requests_total{{route="{route}",status="{status}"}} {count}'
@@ -39,15 +39,15 @@ class Meter:
                 lines.append(f'deixis_request_seconds_bucket{{route="{route}",le="{edge}"}} {below}')
             lines.append(f'deixis_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}')
             lines.append(f'deixis_request_seconds_count{{route="{route}"}} {below}')
-        for name, kind, told, value in (
-            ("deixis_requests_under_way", "gauge", "Requests that have a place and no answer yet.", engine.under_way),
-            ("deixis_requests_most", "gauge", "Places there are.", engine.limits.waiting),
-            ("deixis_batches_total", "counter", "Batches the engine has answered.", engine.batches),
+        for name, kind, text, value in (
+            ("deixis_requests_under_way", "gauge", "Accepted requests without an answer.", engine.under_way),
+            ("deixis_requests_most", "gauge", "Largest number of requests in progress.", engine.limits.waiting),
+            ("deixis_batches_total", "counter", "Batches that the engine has processed.", engine.batches),
             ("deixis_batched_total", "counter", "Requests in those batches.", engine.answered),
         ):
-            lines += [*_head(name, kind, told), f"{name} {value}"]
+            lines += [*_head(name, kind, text), f"{name} {value}"]
         return "\n".join(lines) + "\n"
 
 
-def _head(name: str, kind: str, told: str) -> list[str]:
-    return [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+def _head(name: str, kind: str, text: str) -> list[str]:
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]

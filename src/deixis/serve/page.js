@@ -15,15 +15,15 @@ const percent = score => `${Math.round(100 * score)}%`;
 // Messages -----------------------------------------------------------------------------------------------------------
 
 /** Progress is shown and read by screen readers; a result is only read by them, because it is on the page. */
-function say(text, seen = true) {
-  $("#status").classList.toggle("heard", !seen || !text);
+function announce(text, visible = true) {
+  $("#status").classList.toggle("heard", !visible || !text);
   $("#status").textContent = text;
 }
 
-function complain(text) {
+function showError(text) {
   $("#problem").textContent = text;
   $("#problem").hidden = !text;
-  if (text) say("");
+  if (text) announce("");
 }
 
 // Requests -----------------------------------------------------------------------------------------------------------
@@ -35,11 +35,11 @@ async function ask(route, query, tries = 4) {
   try {
     response = await fetch(`/v1/${route}?${new URLSearchParams(query)}`, sent);
   } catch {
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Error("The server does not respond. Check that it is running.");
   }
   if (response.status === 503 && tries > 1) {
     const wait = Number(response.headers.get("Retry-After")) || 1;
-    say(`The server is busy; trying again in ${wait} s …`);
+    announce(`The server is busy; trying again in ${wait} s …`);
     await new Promise(done => setTimeout(done, 1000 * wait));
     return ask(route, query, tries - 1);
   }
@@ -53,36 +53,36 @@ const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
 // A photograph -------------------------------------------------------------------------------------------------------
 
 async function show(photo, name) {
-  if (photo.type && !photo.type.startsWith("image/")) return complain(`${name} is not a photograph; JPEG, PNG, WebP, AVIF and GIF can be read.`);
+  if (photo.type && !photo.type.startsWith("image/")) return showError(`${name} is not an image. Use JPEG, PNG, WebP, AVIF or GIF.`);
   if (photo.size > settings.bytes) {
-    return complain(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; up to ${settings.bytes / 1e6} MB can be sent. Make it smaller first.`);
+    return showError(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; the limit is ${settings.bytes / 1e6} MB. Make the image smaller.`);
   }
-  complain("");
+  showError("");
   if (state.url) URL.revokeObjectURL(state.url);
   Object.assign(state, {photo, name, url: URL.createObjectURL(photo), phrases: []});
   state.image = new Image();
   state.image.src = state.url;
   arrange(true);
-  await look();
+  await captionPhoto();
 }
 
 function arrange(hasPhoto) {
   document.body.classList.toggle("has-photo", hasPhoto);
   $("#tools").hidden = !hasPhoto;
-  $(".drop .big").textContent = `Drop, paste or pick ${hasPhoto ? "another" : "a photograph"}`;
+  $(".drop .big").textContent = `Drop, paste or choose ${hasPhoto ? "another" : "a photograph"}`;
 }
 
-/** Fill the columns anew, one for each chosen model. */
-async function look() {
+/** Create the columns, one for each selected model. */
+async function captionPhoto() {
   if (!state.photo) return;
   const asked = ++state.asked;
-  complain("");
+  showError("");
   const chosen = [$("#first").value, $("#second").value].filter(Boolean).map(name => models.find(m => m.name === name));
   state.columns = chosen.map(makeColumn);
   $("#columns").className = chosen.length > 1 ? "pair" : "alone";
   $("#columns").replaceChildren(...state.columns.map(column => column.element));
-  say("Captioning …");
-  await state.image.decode().catch(() => {});  // the server says it better if it is no image
+  announce("Captioning …");
+  await state.image.decode().catch(() => {});  // if this is no image, the server's error is shown
   if (asked !== state.asked) return;
   state.columns.forEach(column => resize(column, state.image.naturalWidth || 4, state.image.naturalHeight || 3));
   try {
@@ -92,11 +92,11 @@ async function look() {
     }));
     if (asked !== state.asked) return;
     const said = state.columns.filter(c => c.result).map(({result}) => [result.caption, result.note].filter(Boolean).join(" "));
-    say(said.length ? said.join(" · ") : "Type a phrase to find it.", false);
+    announce(said.length ? said.join(" · ") : "Type a phrase to find it.", false);
     await Promise.all(state.phrases.map(find));
   } catch (error) {
     if (asked === state.asked) {
-      complain(error.message);
+      showError(error.message);
       $("#columns").replaceChildren();
       Object.assign(state, {photo: null, columns: []});
       arrange(false);
@@ -114,14 +114,14 @@ function makeColumn(model) {
   photo.src = state.url;
   photo.alt = "Your photograph";
   $(".by", element).textContent = model.name;
-  if (!captions(model)) plainly(column, "This model finds phrases. Type one above.");
+  if (!captions(model)) showText(column, "This model grounds phrases. Type one above.");
   for (const button of element.querySelectorAll(".downloads button")) {
-    button.addEventListener("click", () => download(column, button.dataset.kind).catch(error => complain(error.message)));
+    button.addEventListener("click", () => download(column, button.dataset.kind).catch(error => showError(error.message)));
   }
   return column;
 }
 
-function plainly(column, text) {
+function showText(column, text) {
   $(".sentence", column.element).classList.add("plain");
   $(".sentence", column.element).textContent = text;
 }
@@ -183,7 +183,7 @@ function hold(column, key) {
   light(column, key);
 }
 
-/** What a key stands for: a grounding of the caption (w0, w1, ...) or a phrase that was found (p0, ...). */
+/** Return the grounding of a key: of the caption (w0, w1, ...) or of a phrase (p0, ...). */
 function meant(column, key) {
   const index = Number(key.slice(1));
   const shift = column.result?.groundings.length ?? 0;
@@ -219,7 +219,7 @@ function drawBoxes(column) {
   const keys = [...(column.result?.groundings ?? []).keys()].map(i => `w${i}`);
   keys.push(...[...column.found.keys()].filter(i => column.found[i].found).map(i => `p${i}`));
   const area = key => { const [x1, y1, x2, y2] = meant(column, key).box; return (x2 - x1) * (y2 - y1); };
-  // large boxes first: what is drawn later lies on top, and a small box must stay in reach of the mouse
+  // large boxes first, so that small boxes are on top and can be hovered
   $(".boxes", column.element).replaceChildren(...keys.toSorted((a, b) => area(b) - area(a)).map(key => {
     const thing = meant(column, key), group = document.createElementNS(SVG, "g");
     group.dataset.key = key;
@@ -233,7 +233,7 @@ function drawBoxes(column) {
 }
 
 function rectangle({size}, box, kind, stroke) {
-  const node = document.createElementNS(SVG, "rect"), inset = 0.004 * size.width;  // a line on the rim would be cut in half
+  const node = document.createElementNS(SVG, "rect"), inset = 0.004 * size.width;  // a line on the edge would be cut
   const [x1, x2] = [box[0], box[2]].map(x => Math.min(Math.max(x, inset), size.width - inset));
   const [y1, y2] = [box[1], box[3]].map(y => Math.min(Math.max(y, inset), size.height - inset));
   for (const [name, value] of Object.entries({x: x1, y: y1, width: x2 - x1, height: y2 - y1})) node.setAttribute(name, value);
@@ -247,8 +247,8 @@ function rectangle({size}, box, kind, stroke) {
 /** Ground a phrase with the grounder of each column; one request for each grounder. */
 async function find(phrase) {
   const asked = state.asked, columns = state.columns.filter(c => c.grounder), answers = new Map();
-  if (!columns.length) throw new Error("No model that finds phrases is loaded; start the server with one (--model).");
-  say(`Searching for “${phrase}” …`);
+  if (!columns.length) throw new Error("No model that grounds phrases is loaded. Start the server with one (--model).");
+  announce(`Searching for “${phrase}” …`);
   for (const {grounder} of columns) if (!answers.has(grounder.name)) answers.set(grounder.name, ask("ground", {phrase, model: grounder.name}));
   for (const column of columns) {
     const {groundings: [found], threshold, width, height} = await answers.get(column.grounder.name);
@@ -256,7 +256,7 @@ async function find(phrase) {
     if (!column.result) resize(column, width, height);
     addPhrase(column, found, threshold);
   }
-  say(columns.map(({found}) => found.at(-1)).map(f => `“${f.phrase}”: ${f.found ? "found" : "not found"}, ${percent(f.score)}`).join(" · "), false);
+  announce(columns.map(({found}) => found.at(-1)).map(f => `“${f.phrase}”: ${f.found ? "found" : "not found"}, ${percent(f.score)}`).join(" · "), false);
 }
 
 function addPhrase(column, found, threshold) {
@@ -370,7 +370,7 @@ function offer(select, names, none) {
 
 const order = [...models.filter(captions), ...grounders].map(model => model.name);
 offer($("#first"), order);
-offer($("#second"), order, "nothing");
+offer($("#second"), order, "no model");
 $(".models").hidden = order.length < 2;
 $("#ask").hidden = !grounders.length;
 for (const {url, title} of settings.examples) {
@@ -385,19 +385,19 @@ for (const {url, title} of settings.examples) {
 }
 
 $("#file").addEventListener("change", event => { take(event.target.files); event.target.value = ""; });
-for (const select of ["#first", "#second"]) $(select).addEventListener("change", look);
+for (const select of ["#first", "#second"]) $(select).addEventListener("change", captionPhoto);
 $("#ask").addEventListener("submit", async event => {
   event.preventDefault();
   const phrase = $("#phrase").value.trim();
   if (!phrase) return $("#phrase").focus();
-  if (!/[a-z0-9]/i.test(phrase)) return complain("Type English words, such as: a red hat.");
-  complain("");
+  if (!/[a-z0-9]/i.test(phrase)) return showError("Type English words, such as: a red hat.");
+  showError("");
   try {
     await find(phrase);
     state.phrases.push(phrase);
     $("#phrase").select();
   } catch (error) {
-    complain(error.message);
+    showError(error.message);
   }
 });
 document.addEventListener("paste", event => {

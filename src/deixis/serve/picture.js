@@ -4,7 +4,7 @@ const INK = "#1b1b1f";
 const PAPER = "#ffffff";
 const SHARP = 1440;  // pixels
 
-/** A canvas with the colours of a heat map {grid: [[...]]}, one pixel a cell; `glow` is [[heat, r, g, b], ...]. */
+/** Return a canvas with the colours of a heat map {grid: [[...]]}, one pixel per cell; `glow` is [[heat, r, g, b], ...]. */
 export function heatCells(heat, glow) {
   const rows = heat.grid.length, columns = heat.grid[0].length;
   const most = Math.max(1e-12, ...heat.grid.flat());
@@ -24,7 +24,7 @@ function glowAt(warm, glow) {
   return from.map((colour, i) => colour + (to[i] - colour) * (warm - low) / (high - low));
 }
 
-/** Lay a heat map over the whole of a canvas, smoothly. */
+/** Draw an interpolated heat map over a canvas. */
 export function paintHeat(canvas, heat, glow) {
   const pen = canvas.getContext("2d");
   pen.imageSmoothingQuality = "high";
@@ -102,7 +102,7 @@ export function composeSvg({photo, size, sentence, marks}) {
     + `<rect width="100%" height="100%" fill="${PAPER}"/>${parts.join("")}${below.svg}</svg>`;
 }
 
-/** A PNG of SVG text, wide enough that its letters are sharp on any screen. */
+/** Convert SVG text to a PNG that is wide enough for sharp letters. */
 export async function rasterise(svg) {
   const image = new Image();
   image.src = URL.createObjectURL(new Blob([svg], {type: "image/svg+xml"}));
@@ -134,7 +134,7 @@ function paragraph(sentence, width, top) {
   return {svg: out.join(""), height: Math.ceil(y + margin - top)};
 }
 
-/** Of the places around a box the one that hides least of the labels already there, always inside the picture. */
+/** Return the label position at a box, inside the picture, with the least overlap with other labels. */
 function labelPlace([x1, y1, x2, y2], wide, high, width, height, taken) {
   const places = [y1 - high, y1, y2, y2 - high, y1 + high, (y1 + y2 - high) / 2].flatMap(y =>
     [x1, x2 - wide, (x1 + x2 - wide) / 2].map(x => [

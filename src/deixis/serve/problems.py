@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from deixis.errors import DeixisError
 from deixis.images import ImageTooLargeError
 
-UNFORESEEN = "this should not have happened; the server's own output says what did."
+UNFORESEEN = "internal error. The output of the server has the details."
 
 
 class BusyError(Exception):
@@ -25,15 +25,15 @@ class BusyError(Exception):
 
 
 class ProblemError(Exception):
-    """A request that cannot be answered, and why, in a sentence."""
+    """Request error with an HTTP status and a reason."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
         self.status, self.detail = status, detail
 
 
-def tell_problems(app: FastAPI) -> None:
-    """Every error of the application becomes a problem."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Return every error of the application as a problem response."""
     app.add_exception_handler(ProblemError, _of_ours)
     app.add_exception_handler(BusyError, _busy)
     app.add_exception_handler(DeixisError, _of_ours)
@@ -43,7 +43,7 @@ def tell_problems(app: FastAPI) -> None:
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The response that tells of a problem."""
+    """Create the response of an error."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return JSONResponse(body, status, dict(headers or {}), "application/problem+json")
 

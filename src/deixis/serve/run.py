@@ -30,12 +30,12 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port, also where any free port was asked for."""
+        """Port number, also if any free port was requested."""
         return int(self.socket.getsockname()[1])
 
     @property
     def url(self) -> str:
-        """The address for a browser."""
+        """Address for a browser."""
         return f"http://{'[' + self.host + ']' if ':' in self.host else self.host}:{self.port}/"
 
     @property

@@ -14,7 +14,7 @@ ModelHash = Annotated[str, Field(description="hash of the weights and configurat
 
 
 class Heat(BaseModel):
-    """Weights on a grid that covers the image (width x height pixels) evenly."""
+    """Weights on a regular grid over the image (width x height pixels)."""
 
     width: int
     height: int

@@ -36,10 +36,10 @@ async def read_photo(request: Request) -> bytes:
     try:
         body = await request.body()
     except ClientDisconnect:
-        raise ProblemError(400, "the upload broke off.") from None
+        raise ProblemError(400, "the upload was interrupted. Send it again.") from None
     photo = image_part(body, boundary) if boundary and kind == b"multipart/form-data" else body
     if not photo:
-        raise ProblemError(422, "there is no photograph in the body.")
+        raise ProblemError(422, "the body has no photograph.")
     return photo
 
 
@@ -60,7 +60,7 @@ class _Part:
 
 
 def image_part(body: bytes, boundary: bytes) -> bytes:
-    """The content of the part that is called ``image``, empty where there is none."""
+    """Return the content of the part ``image``; empty if there is none."""
     parts: list[_Part] = []
 
     def begin() -> None:

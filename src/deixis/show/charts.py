@@ -1,4 +1,4 @@
-"""Charts as inline SVG: bars, columns, rings, and lines or dots on two axes, in the colours of the page around them."""
+"""Charts as inline SVG: bars, columns, rings, line and scatter plots, in the colours of the page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Point:
-    """A value on two axes, what a reader is told who rests on it, and the radius of its dot."""
+    """A point of a plot, with its tooltip and the radius of its dot."""
 
     x: float
     y: float
@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour, joined by a line or not; a series of one point has its name beside it."""
+    """Points of one colour, optionally joined by a line; the name is shown beside a single point."""
 
     points: Sequence[Point]
     colour: str
@@ -59,13 +59,13 @@ class Series:
 
 
 def figure(title: str, note: str, body: str) -> str:
-    """A chart with its title, and a smaller line below it."""
+    """Return a figure with a title, a smaller note and a chart."""
     small = f"<small>{escape(note)}</small>" if note else ""
     return f"<figure><figcaption>{escape(title)}{small}</figcaption>{body}</figure>"
 
 
 def bars(groups: Sequence[tuple[str, Sequence[Bar]]], label: str, legend: Sequence[tuple[str, str]] = ()) -> str:
-    """Horizontal bars in groups, names on the left, values at the bars' ends, the legend on top."""
+    """Draw grouped horizontal bars: names on the left, values on the right, legend on top."""
     left, right, thick, gap = 150, 52, 15, 12
     parts, y = [], 8.0
     x = float(left)
@@ -91,7 +91,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], label: str, legend: Sequen
 
 
 def columns(values: Sequence[Bar], label: str, below: str) -> str:
-    """Vertical bars on a scale that ends just above the highest one."""
+    """Draw vertical bars; the scale ends at a round number above the highest bar."""
     plane = Plane(ceiling(max((bar.value for bar in values), default=0)))
     parts = plane.levels()
     step = (plane.right - plane.left) / max(len(values), 1)
@@ -116,7 +116,7 @@ def plot(
     height: int = 330,
     logarithmic: bool = False,
 ) -> str:
-    """Lines and dots between the first and the last tick; ``top`` of the scale is above the highest if not given."""
+    """Draw lines and dots; the x axis spans the ticks, and ``top`` ends the y axis (default: a round number)."""
     values = [point.y for one in series for point in one.points]
     high, low = max(values, default=0), min(values, default=0)
     bottom = -ceiling(-low) if low < 0 else 0.0
@@ -143,7 +143,7 @@ def plot(
 
 
 def ring(slices: Sequence[Bar], label: str) -> str:
-    """A ring of shares that add up to 1, with its legend on the right."""
+    """Draw a ring of shares that sum to 1, with its legend on the right."""
     height, radius, hole = 260, 108, 62
     cx, cy = 124, height / 2
     parts, turn = [], 0.0
@@ -169,7 +169,7 @@ def ring(slices: Sequence[Bar], label: str) -> str:
 
 
 def ceiling(value: float) -> float:
-    """A round number at or above the value, for the top of a scale."""
+    """Return a round number at or above the value, for the end of a scale."""
     if value <= 0:
         return 1.0
     unit = 10 ** math.floor(math.log10(value))
@@ -178,7 +178,7 @@ def ceiling(value: float) -> float:
 
 @dataclass(frozen=True)
 class Plane:
-    """Where values lie on a chart with two axes: y from ``bottom`` to ``top``, x over ``span``."""
+    """Coordinates of a chart with two axes: y from ``bottom`` to ``top``, x over ``span``."""
 
     top: float
     bottom: float = 0.0
@@ -193,19 +193,19 @@ class Plane:
         return self.width - 24
 
     def x(self, value: float) -> float:
-        """The place of a value on the horizontal axis."""
+        """Horizontal position of a value."""
         (low, high), place = self.span, value
         if self.logarithmic:
             low, high, place = math.log(low), math.log(high), math.log(place)
         return self.left + (self.right - self.left) * ((place - low) / (high - low) if high > low else 0.5)
 
     def y(self, value: float) -> float:
-        """The place of a value on the vertical axis."""
+        """Vertical position of a value."""
         foot, head = self.height - 52, 16
         return foot - (foot - head) * (value - self.bottom) / (self.top - self.bottom)
 
     def levels(self) -> list[str]:
-        """Five lines across the chart, with their values."""
+        """Draw five grid lines with their values."""
         parts = []
         for i in range(5):
             value = self.bottom + (self.top - self.bottom) * i / 4
@@ -215,7 +215,7 @@ class Plane:
         return parts
 
     def below(self, words: str) -> str:
-        """What the horizontal axis is."""
+        """Draw the label of the horizontal axis."""
         return _text((self.left + self.right) / 2, self.height - 10, words, "middle", faint=True)
 
 
@@ -233,7 +233,7 @@ def _hint(words: str) -> str:
 
 
 def _slice(cx: float, cy: float, radius: float, hole: float, start: float, end: float) -> str:
-    """The path of a slice of a ring between two shares of a full turn, from the top, clockwise."""
+    """SVG path of a ring slice between two shares of a full turn, clockwise from the top."""
 
     def at(r: float, turn: float) -> str:
         angle = 2 * math.pi * turn - math.pi / 2

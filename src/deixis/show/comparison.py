@@ -20,16 +20,16 @@ BLUE, AMBER, *_ = PALETTE
 INK, FAINT = "#222222", "#999999"
 
 Kind = Literal["trained", "reevaluated", "control"]
-MARKERS: dict[Kind, tuple[str, str, str]] = {  # shape and colour say the same, for readers who see no colours
+MARKERS: dict[Kind, tuple[str, str, str]] = {  # shapes differ too, for readers with colour blindness
     "trained": ("o", BLUE, "circles: as trained"),
     "reevaluated": ("s", AMBER, "squares: evaluated in another way"),
-    "control": ("D", FAINT, "diamonds: without learning"),
+    "control": ("D", FAINT, "diamonds: without training"),
 }
 
 
 @dataclass(frozen=True)
 class Column:
-    """A score, and how it is shown."""
+    """A score and its format in the table."""
 
     score: str
     title: str = ""  # empty: the name of the score
@@ -51,7 +51,7 @@ class Entry:
 
     values: list[float]  # one per seed
     signature: str
-    against_baseline: Comparison | None = None  # None where the two cannot be compared
+    against_baseline: Comparison | None = None  # None if the two cannot be compared
 
     @property
     def mean(self) -> float:

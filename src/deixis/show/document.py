@@ -1,4 +1,4 @@
-"""The frame of every page, whether a file that needs nothing from elsewhere or a server's: light and dark alike."""
+"""Document and style of all HTML pages, for files and for servers, in light and dark mode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 
 HOUSE_STYLE = files("deixis.show").joinpath("house.css").read_text(encoding="utf-8")
-"""Colours, letters and buttons of all pages; each adds where its own things stand."""
+"""Colours, fonts and buttons of all pages; each page adds its own layout."""
 
 STYLE = """
 body { max-width: 76rem; margin: 2.5rem auto; padding: 0 1.25rem; }
@@ -17,7 +17,7 @@ h2 { font-size: 1.2rem; margin: 2.6rem 0 .8rem; }
 
 
 def html_page(title: str, about: str, body: str, style: str = "", script: str = "", after: str = "") -> str:
-    """A whole document; ``body``, and ``after`` which stands behind the script, are HTML, title and about are text."""
+    """Return an HTML document; ``body`` and ``after`` (placed after the script) are HTML, title and about are text."""
     code = f"<script>{script}</script>" if script else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

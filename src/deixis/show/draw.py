@@ -1,4 +1,4 @@
-"""Drawing on a photograph: boxes with readable labels, and sentences whose words have the colours of their boxes."""
+"""Draw boxes with labels on photographs, and captions in the colours of the boxes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from deixis.show.labels import place_labels
 from deixis.types import Box, GroundedCaption, Grounding, Point
 
 PALETTE = ("#0072b2", "#e69f00", "#c33c00", "#7800f0", "#96c378", "#69c3ff", "#a58796", "#874b3c")
-"""Told apart with any colour vision, as a test holds: chosen for the least distance of two of them under four."""
+"""Colours that differ for normal vision and three kinds of colour blindness (a test checks the distances)."""
 
 NARROWEST, LONGEST = 320, 4096
-"""Pixels that a drawing is wide at least, so that its sentence has room, and long at most, where it is enlarged."""
+"""Minimum width of a drawing, and maximum long side of an enlarged one, in pixels."""
 
 
 def colour(index: int) -> str:
-    """The colour (#rrggbb) of the index-th thing; they repeat after eight."""
+    """Return the colour (#rrggbb) with this index; colours repeat after eight."""
     return PALETTE[index % len(PALETTE)]
 
 
 def text_on(background: str) -> str:
-    """Black or white, whichever reads better on the colour (relative luminance as screens define it)."""
+    """Return black or white, whichever has more contrast with the colour (by relative luminance)."""
     channels = [int(background[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    # contrast with white is 1.05 / (L + .05), with black (L + .05) / .05; they are equal at L = .179
+    # contrast with white: 1.05 / (L + .05); with black: (L + .05) / .05; equal at L = .179
     return PAPER if luminance < 0.179 else "#000000"
 
 
@@ -39,15 +39,15 @@ def text_on(background: str) -> str:
 class Mark:
     """A box to draw, in pixels of the image, with its label and colour.
 
-    Parts are drawn as thin dashed boxes, the point as a cross. Where labels do not all fit, those with low scores are
-    left out. The box of something that is probably absent is dashed.
+    Parts are drawn as thin dashed boxes, the point as a cross. If labels do not all fit, those with low scores are left
+    out. The box of a phrase that is probably absent is dashed.
     """
 
     box: Box
     label: str = ""
     colour: str = PALETTE[0]
     parts: tuple[Box, ...] = ()
-    sure: float = 1.0
+    score: float = 1.0
     point: Point | None = None
     absent: bool = False
 
@@ -58,7 +58,7 @@ class Mark:
         return cls(grounding.box, text, ink, grounding.parts, grounding.score, absent=absent)
 
     def scaled(self, scale: float) -> Mark:
-        """The mark on an image that is larger by this factor."""
+        """Scale the mark by a factor."""
         parts = tuple(_scaled(part, scale) for part in self.parts)
         point = self.point and (self.point[0] * scale, self.point[1] * scale)
         return replace(self, box=_scaled(self.box, scale), parts=parts, point=point)
@@ -66,34 +66,34 @@ class Mark:
 
 @dataclass(frozen=True)
 class Span:
-    """Words set in one colour (None: plain ink)."""
+    """Text in one colour (None: default colour)."""
 
     text: str
     colour: str | None = None
-    glue: bool = False  # no space before it, as before a full stop
+    glue: bool = False  # no space before it, for example a full stop
 
 
 def draw_boxes(
     image: Image.Image, marks: Sequence[Mark], min_side: int = 480, label_size: int | None = None
 ) -> Drawing:
-    """The image with the marks drawn on it; images with a short side under ``min_side`` are enlarged.
+    """Draw marks on an image; images with a short side under ``min_side`` are enlarged.
 
-    Labels stay inside the picture and apart. Those that find no room are named below it, in the colours of their
-    boxes. Their type has ``label_size`` pixels, else what suits the picture's size.
+    Labels stay inside the picture and do not overlap. Labels without space are listed below it, in the colours of their
+    boxes. The font size is ``label_size`` pixels; by default it depends on the size of the picture.
     """
     scale = max(1.0, min(min_side / min(image.size), LONGEST / max(image.size)))
     return draw_photo(image, marks, max(1, round(image.width * scale)), label_size)
 
 
 def draw_photo(image: Image.Image, marks: Sequence[Mark], width: int, label_size: int | None = None) -> Drawing:
-    """The image, this many pixels wide, with the marks on it and the labels that found no room below."""
+    """Draw marks on an image of this width; labels without space are listed below."""
     picture = draw_marks(image, marks, width, label_size)
     size = label_size or _label_size(picture.width, picture.height)
     return stack([picture, *draw_left_out(picture.left_out, max(width, NARROWEST), size)])
 
 
 def draw_marks(image: Image.Image, marks: Sequence[Mark], width: int, label_size: int | None = None) -> Drawing:
-    """The image, this many pixels wide, with the marks drawn on it and nothing around it."""
+    """Draw marks on an image of this width, without a list below."""
     size = width, max(1, round(image.height * width / image.width))
     marks = [mark.scaled(width / image.width) for mark in marks]
     line = max(2, round(min(size) / 200))
@@ -102,7 +102,9 @@ def draw_marks(image: Image.Image, marks: Sequence[Mark], width: int, label_size
         items += [Rect(_cut(part, size), mark.colour, max(1, line // 2), dashed=True) for part in mark.parts]
     boxes = [_cut(mark.box, size) for mark in marks]
     for mark, box in zip(marks, boxes, strict=True):
-        items.append(Rect(_cut(_grown(box), size), PAPER, 1))  # a hair of white keeps the line visible anywhere
+        items.append(
+            Rect(_cut(_grown(box), size), PAPER, 1)
+        )  # a thin white border keeps the line visible on any background
         items.append(Rect(box, mark.colour, line, dashed=mark.absent))
     for mark in marks:
         if mark.point is not None:
@@ -112,8 +114,8 @@ def draw_marks(image: Image.Image, marks: Sequence[Mark], width: int, label_size
 
 
 def draw_left_out(labels: Sequence[tuple[str, str]], width: int, size: int) -> list[Drawing]:
-    """A paragraph that names the labels without room, in their colours; nothing where there are none."""
-    spans = [Span("No room for:"), *(Span(text, ink) for text, ink in labels)]
+    """Draw a paragraph of the labels without space, in their colours; empty if there are none."""
+    spans = [Span("Not shown:"), *(Span(text, ink) for text, ink in labels)]
     return [draw_text(spans, width, size, padding=size // 2, ink=FAINT)] if labels else []
 
 
@@ -126,7 +128,7 @@ def draw_caption(
 ) -> Drawing:
     """Return the image with the caption's boxes, and below it the sentence, each phrase in the colour of its box.
 
-    A ``note`` stands below the sentence. Groundings that are probably ``absent`` have dashed boxes.
+    A ``note`` is drawn below the sentence. Groundings that are probably ``absent`` have dashed boxes.
     """
     marks = [Mark.of(one, colour(i), absent=one in absent) for i, one in enumerate(caption.groundings)]
     picture = draw_boxes(image, marks, min_side)
@@ -139,7 +141,7 @@ def draw_caption(
 
 
 def caption_spans(caption: GroundedCaption, colours: Sequence[str] = ()) -> list[Span]:
-    """The sentence of a caption as spans, grounded words in the colour of their box: of ``colours``, or the usual ones.
+    """Split a caption into spans; grounded phrases have the colour of their box (``colours``, or the default ones).
 
     A phrase of several words is one span.
     """
@@ -154,15 +156,15 @@ def caption_spans(caption: GroundedCaption, colours: Sequence[str] = ()) -> list
 
 
 def written_words(caption: GroundedCaption) -> list[str]:
-    """Each word as it stands in the sentence, with the space before it, and what ends the sentence, if anything."""
+    """Return the written form of each word, with the space before it, and the final punctuation if any."""
     words = caption.words
-    if caption.caption != sentence(words):  # not a sentence that a model made: nobody knows how its words are written
+    if caption.caption != sentence(words):  # not a generated sentence: the written form of its words is unknown
         return [word if at == 0 else f" {word}" for at, word in enumerate(words)]
     return [*pieces(words), *filter(None, [end(words)])]
 
 
 def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 12, ink: str = INK) -> Drawing:
-    """Spans set as a paragraph of the given width; coloured words stand on their colour, as labels do."""
+    """Draw spans as a paragraph of this width; coloured words have their colour as background."""
     space, leading, chip = text_width(" ", size), round(size * 1.5), round(size * 0.22)
     room = width - 2 * padding
     runs: list[tuple[int, float, float, str, Span]] = []  # row, left, right, words, span
@@ -176,7 +178,7 @@ def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 
             last = runs[-1] if runs else None
             if x > 0 and not glued and x + gap + length + 2 * edge > room:
                 x, row, gap = 0.0, row + 1, 0.0
-            if last is not None and index and last[0] == row:  # one run, and one colour, for the words of a line
+            if last is not None and index and last[0] == row:  # one run for the words of a span on one line
                 text = f"{last[3]} {word}"
                 runs[-1] = (row, last[1], last[1] + text_width(text, size) + 2 * edge, text, span)
             else:
@@ -197,7 +199,7 @@ def draw_text(spans: Iterable[Span], width: int, size: int = 18, padding: int = 
 
 
 def _words(text: str, room: float, size: int) -> Iterator[str]:
-    """The words of a text; one that is longer than a line is broken."""
+    """Yield the words of a text; a word longer than a line is split."""
     for word in text.split():
         while text_width(word, size) > room and len(word) > 1:
             fits = max((n for n in range(1, len(word)) if text_width(word[:n], size) <= room), default=1)
@@ -213,12 +215,12 @@ def _label_size(width: int, height: int) -> int:
 def _labels(
     marks: Sequence[Mark], boxes: Sequence[Box], picture: tuple[int, int], size: int
 ) -> tuple[list[Item], tuple[tuple[str, str], ...]]:
-    """The labels that find room on the picture, and texts and colours of the others."""
+    """Return the labels with a position on the picture, and texts and colours of the others."""
     labelled = [(mark, box, _fit(mark.label, picture[0] - 8, size)) for mark, box in zip(marks, boxes, strict=True)]
     labelled = [(mark, box, text) for mark, box, text in labelled if mark.label.strip()]
     height = round(size * 1.25) + 2
     sizes = [(math.ceil(text_width(text, size)) + 8, height) for _, _, text in labelled]
-    places = place_labels(sizes, [box for _, box, _ in labelled], [mark.sure for mark, _, _ in labelled], picture)
+    places = place_labels(sizes, [box for _, box, _ in labelled], [mark.score for mark, _, _ in labelled], picture)
     items: list[Item] = []
     left_out = []
     for (mark, _, text), place in zip(labelled, places, strict=True):
@@ -231,7 +233,7 @@ def _labels(
 
 
 def _fit(text: str, room: float, size: int) -> str:
-    """The text on one line, cut where it is longer than the room."""
+    """Truncate a text to one line."""
     text = " ".join(text.split())
     if text_width(text, size) <= room:
         return text
@@ -249,7 +251,7 @@ def _cross(point: Point, arm: int) -> list[Item]:
 
 
 def _cut(box: Box, size: tuple[int, int]) -> Box:
-    """The box in whole pixels, cut to the picture, never turned inside out and never thinner than two pixels."""
+    """Round a box to whole pixels and clip it to the picture, at least two pixels wide and high."""
     x1, y1 = (min(max(round(value), 0), max(side - 2, 0)) for value, side in zip(box[:2], size, strict=True))
     x2, y2 = (min(round(value), side) for value, side in zip(box[2:], size, strict=True))
     return x1, y1, max(x1 + 2, x2), max(y1 + 2, y2)

@@ -1,7 +1,7 @@
-"""One description of a picture, two writers: pixels and SVG.
+"""Drawings that can be written as pixels and as SVG.
 
-A :class:`Drawing` is a list of photographs, rectangles, lines and words with their places. Everything that is shown
-on a picture is laid out once, as a drawing, and :func:`save_drawing` writes it as its file's name asks.
+A :class:`Drawing` is a list of photographs, rectangles, lines and texts with their positions. The layout is computed
+once, and :func:`save_drawing` writes it in the format of the file's suffix.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Words:
-    """Text on one line, from the left end of its base line."""
+    """Text on one line; the position is the left end of its baseline."""
 
     at: Point
     text: str
@@ -85,26 +85,26 @@ Item = Photo | Rect | Line | Words
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """Items on white paper, the later ones above the earlier ones."""
+    """Items on a white background; later ones are drawn over earlier ones."""
 
     width: int
     height: int
     items: tuple[Item, ...] = ()
-    left_out: tuple[tuple[str, str], ...] = ()  # labels for which there was no room, and their colours
+    left_out: tuple[tuple[str, str], ...] = ()  # labels without space, and their colours
 
     def moved(self, x: float, y: float) -> Iterator[Item]:
-        """The items, for a larger drawing."""
+        """Yield the items at another position."""
         return (item.moved(x, y) for item in self.items)
 
     def to_image(self) -> Image.Image:
-        """The drawing as pixels."""
+        """Render the drawing as pixels."""
         page = Image.new("RGB", (self.width, self.height), PAPER)
         for item in self.items:
             _paint(page, item)
         return page
 
     def to_svg(self) -> str:
-        """The drawing as an SVG document that needs nothing from elsewhere: words are text, photographs JPEG."""
+        """Render the drawing as a self-contained SVG document, with photographs as embedded JPEG."""
         photos = [item for item in self.items if isinstance(item, Photo)]
         names = {name: f"photo{number}" for number, name in enumerate(dict.fromkeys(id(p.image) for p in photos))}
         uses = {name: [photo for photo in photos if id(photo.image) == name] for name in names}
@@ -144,7 +144,7 @@ def save_drawing(drawing: Drawing, path: Path) -> None:
 
 
 def stack(drawings: Sequence[Drawing], gap: int = 0) -> Drawing:
-    """Drawings one below the other, left-aligned."""
+    """Stack drawings vertically, left-aligned."""
     items: list[Item] = []
     y = 0
     for drawing in drawings:
@@ -155,7 +155,7 @@ def stack(drawings: Sequence[Drawing], gap: int = 0) -> Drawing:
 
 
 def beside(drawings: Sequence[Drawing], gap: int = 0) -> Drawing:
-    """Drawings next to each other, aligned at the top."""
+    """Put drawings side by side, aligned at the top."""
     items: list[Item] = []
     x = 0
     for drawing in drawings:
@@ -166,24 +166,24 @@ def beside(drawings: Sequence[Drawing], gap: int = 0) -> Drawing:
 
 
 def framed(drawing: Drawing, margin: int) -> Drawing:
-    """A drawing with paper around it."""
+    """Add a white margin to a drawing."""
     size = drawing.width + 2 * margin, drawing.height + 2 * margin
     return Drawing(*size, tuple(drawing.moved(margin, margin)), drawing.left_out)
 
 
 @cache
 def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """The type face that Pillow brings, so that pictures are the same on every machine."""
+    """Return Pillow's default font, so that pictures are the same on every machine."""
     return ImageFont.load_default(size)
 
 
 def text_width(text: str, size: int) -> float:
-    """How long a line of text is, in pixels."""
+    """Width of a line of text in pixels."""
     return font(size).getlength(text)
 
 
 def data_url(image: Image.Image, size: tuple[int, int] | None = None, quality: int = 88) -> str:
-    """The image as a JPEG inside an address, in the given size."""
+    """Encode an image as a JPEG data URL, in the given size."""
     picture = image.convert("RGB")
     if size is not None and size != picture.size:
         picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
@@ -207,7 +207,7 @@ def _paint(page: Image.Image, item: Item) -> None:
         case Rect(box, stroke, width, _, True, _):
             _dashed(pen, box, stroke or INK, max(1, round(width)))
         case Rect((x1, y1, x2, y2), stroke, width, fill, _, radius):
-            corners = (x1, y1, max(x1, x2 - 1), max(y1, y2 - 1))  # Pillow's far corners belong to the rectangle
+            corners = (x1, y1, max(x1, x2 - 1), max(y1, y2 - 1))  # in Pillow the last pixels are part of the rectangle
             pen.rounded_rectangle(corners, radius, fill=fill, outline=stroke, width=max(1, round(width)))
         case Line(start, end, stroke, width):
             pen.line((start, end), fill=stroke, width=round(width))
@@ -231,7 +231,7 @@ def _dashed(pen: ImageDraw.ImageDraw, box: Box, stroke: str, width: int) -> None
 def _element(item: Rect | Line | Words) -> str:
     match item:
         case Rect((x1, y1, x2, y2), stroke, width, fill, dashed, radius):
-            inset = width / 2 if stroke else 0  # SVG draws half of a line outside
+            inset = width / 2 if stroke else 0  # SVG draws half of the line outside
             size = max(x2 - x1 - 2 * inset, 0), max(y2 - y1 - 2 * inset, 0)
             look = f'fill="{fill or "none"}"' + (f' stroke="{stroke}" stroke-width="{width:g}"' if stroke else "")
             look += f' stroke-dasharray="{DASH}"' if dashed else ""
@@ -241,14 +241,14 @@ def _element(item: Rect | Line | Words) -> str:
             look = f'stroke="{stroke}" stroke-width="{width:g}"'
             return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" {look}/>'
         case Words((x, y), text, size, ink):
-            # whatever type face is there, the words keep the room that was measured for them
+            # with any font, the text keeps its measured width
             fit = f'textLength="{text_width(text, size):g}" lengthAdjust="spacingAndGlyphs"'
             clean = escape(_NOT_XML.sub("\ufffd", text))
             return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{ink}" {fit}>{clean}</text>'
 
 
 def _embedded_size(uses: Sequence[Photo]) -> tuple[int, int]:
-    """As large as it is shown anywhere, but never larger than it is."""
+    """Return the largest size at which an image is shown, at most its own size."""
     image = uses[0].image
     shown = max(photo.box[2] - photo.box[0] for photo in uses)
     scale = min(1.0, shown / image.width)

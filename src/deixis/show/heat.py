@@ -1,4 +1,4 @@
-"""Heat maps laid over a photograph: grey where it is cold, glowing where it is hot, a cross at the point."""
+"""Heat maps over photographs in grey, with a cross at the maximum."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from deixis.show.drawing import Drawing
 from deixis.show.sheet import Card, contact_sheet
 from deixis.types import Grounding, HeatMap
 
-# heat -> red, green, blue: dark violet over red and orange to light yellow, ever lighter, so that it reads in grey too
+# heat -> red, green, blue: dark violet, red, orange, light yellow; lightness increases, so that it is readable in grey
 HEAT = (0.0, 0.25, 0.5, 0.75, 1.0)
 GLOW = ((40, 11, 84), (120, 28, 109), (203, 65, 73), (247, 131, 23), (252, 240, 160))
 LARGEST = 1024  # pixels of the long side; a heat map has no finer detail
 
 
 def overlay(image: Image.Image, heat: HeatMap) -> Image.Image:
-    """The image, in grey, with the map's colours where it is hot; large images are made smaller."""
+    """Draw a heat map over the image in grey; large images are reduced."""
     scale = min(1.0, LARGEST / max(image.size))
     size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
     grey = np.asarray(image.convert("L").resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0), dtype=np.float32)
@@ -35,18 +35,18 @@ def overlay(image: Image.Image, heat: HeatMap) -> Image.Image:
 def heat_sheet(
     image: Image.Image, found: Sequence[Grounding], title: str = "", notes: Sequence[str] | None = None
 ) -> Drawing:
-    """A sheet with a picture for each grounding that has a heat map: its map, its box, its point and its text.
+    """Draw a sheet with one picture for each grounding with a heat map: map, box, point and text.
 
-    ``notes`` are lines below the texts, one for each grounding; their scores where there are none.
+    ``notes`` are lines below the texts, one for each grounding; by default their scores.
     """
     notes = [f"score {one.score:.2f}" for one in found] if notes is None else notes
     cards = []
     for number, (one, note) in enumerate(zip(found, notes, strict=True)):
         if one.heat is None:
-            raise DeixisError("this model makes no heat maps; draw its boxes instead.")
+            raise DeixisError("this model has no heat maps. Draw its boxes instead.")
         picture = overlay(image, one.heat)
         mark = Mark(one.box, "", colour(number), point=one.pointing()).scaled(picture.width / image.width)
         cards.append(Card(picture, (mark,), ((Span(one.text, colour(number)),),), note))
     if not cards:
-        raise DeixisError("nothing was found that could be drawn.")
+        raise DeixisError("there is no grounding to draw. Give at least one phrase.")
     return contact_sheet(cards, title)

@@ -1,4 +1,4 @@
-"""Where labels go: inside the picture, at their boxes, and never over each other."""
+"""Positions of labels: inside the picture, at their boxes, without overlap."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from deixis.types import Box
 
 
 def place_labels(
-    sizes: Sequence[tuple[float, float]], boxes: Sequence[Box], sure: Sequence[float], picture: tuple[float, float]
+    sizes: Sequence[tuple[float, float]], boxes: Sequence[Box], scores: Sequence[float], picture: tuple[float, float]
 ) -> list[Box | None]:
-    """The place of each label, or None where there is none left: the surest labels choose first.
+    """Return the position of each label, or None if there is no space; labels with high scores are placed first.
 
-    ``sizes`` are the labels' widths and heights, ``boxes`` what they belong to, ``picture`` its width and height. A
-    label takes the first free place along its box, outside before inside, that hides little of other boxes.
+    ``sizes`` are widths and heights of the labels, ``boxes`` their boxes, ``picture`` its width and height. A label
+    gets the first free position along its box, outside before inside, that covers little of other boxes.
     """
     places: list[Box | None] = [None] * len(sizes)
     taken = np.zeros((0, 4))
     every = geometry.as_boxes(list(boxes))
-    for i in sorted(range(len(sizes)), key=lambda i: -sure[i]):  # among equally sure ones the earlier comes first
+    for i in sorted(range(len(sizes)), key=lambda i: -scores[i]):  # on equal scores the earlier label comes first
         found = _candidates(sizes[i], boxes[i], picture)  # [P, 4]
         free = ~(geometry.intersection(found, taken) > 0).any(1)
         if not free.any():
@@ -36,7 +36,7 @@ def place_labels(
 
 
 def _candidates(size: tuple[float, float], box: Box, picture: tuple[float, float]) -> geometry.Array:
-    """Places ``[P, 4]`` that touch the box, best first; none for a label that is larger than the picture."""
+    """Positions ``[P, 4]`` at the box, best first; none for a label that is larger than the picture."""
     (width, height), (x1, y1, x2, y2) = size, box
     if width > picture[0] or height > picture[1]:
         return np.zeros((0, 4))

@@ -1,4 +1,4 @@
-"""Markdown tables, and pages that have them between marks."""
+"""Markdown tables, and pages with generated sections."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A gallery of grounded captions in one HTML file that needs nothing from elsewhere.
+"""Gallery of grounded captions in one self-contained HTML file.
 
-Thousands of photographs open at once: the file holds small pictures as text, and the browser makes a card only when a
-reader comes near it.
+The file can have thousands of photographs: it embeds small copies, and the browser creates a card when the reader
+scrolls near it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ addEventListener('DOMContentLoaded', () => {
     const src = item.src || (small && small.textContent);
     if (src) frame.append(make('img', {src, alt: item.words.join(''), loading: 'lazy', decoding: 'async'}));
     const shapes = make('svg', {viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true'});
-    // large boxes first: what is drawn later lies on top, and a small box must stay reachable by the mouse
+    // large boxes first, so that small boxes are on top and can be hovered
     const order = item.found.map((_, g) => g).sort((a, b) => area(item.found[b].box) - area(item.found[a].box));
     for (const g of order) {
       for (const part of item.found[g].parts) shapes.append(rect(part, {...look(g), class: 'part'}));
@@ -125,9 +125,9 @@ addEventListener('DOMContentLoaded', () => {
 
 @dataclass(frozen=True)
 class Shown:
-    """A caption in a gallery, with a line below it and its picture: an image, or its address, or neither.
+    """A caption of a gallery, with a note and its picture: an image, an address, or neither.
 
-    The address may be the picture itself, as text (:func:`deixis.show.drawing.data_url`).
+    The address may be a data URL (:func:`deixis.show.drawing.data_url`).
     """
 
     image: Image.Image | None
@@ -138,14 +138,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class Gallery:
-    """The parts of a page that shows captions: what stands in its body, and the data that follow its script."""
+    """Parts of a page with captions: the HTML of its body, and the data after its script."""
 
     body: str
     data: str
 
 
 def gallery(items: Sequence[Shown], lists: Mapping[str, Sequence[int]]) -> Gallery:
-    """Cards with a search field, and a button for each list of them, which shows them in the list's order."""
+    """Create cards with a search field, and a button for each list, which shows its cards in its order."""
     records = [_record(item) for item in items]
     known = {name: list(numbers) for name, numbers in lists.items() if numbers}
     document = {"items": records, "lists": known, "colours": [[fill, text_on(fill)] for fill in PALETTE]}
@@ -155,8 +155,8 @@ def gallery(items: Sequence[Shown], lists: Mapping[str, Sequence[int]]) -> Galle
         for name, text in names.items()
     )
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    text = text.replace("<", "\\u003c")  # or a caption could end the script that holds it
-    # each picture as a text of its own: the browser shows the page before it has read them all
+    text = text.replace("<", "\\u003c")  # a caption must not end the script element
+    # one element for each picture, so that the browser shows the page before all are read
     kept = [item.src if item.image is None else data_url(item.image) for item in items]
     photos = "".join(
         f'<script type="text/plain" id="photo{number}">{text}</script>\n'
@@ -171,9 +171,9 @@ def gallery(items: Sequence[Shown], lists: Mapping[str, Sequence[int]]) -> Galle
 
 
 def caption_page(title: str, sections: Mapping[str, Sequence[Shown]], note: str = "", links: str = "") -> str:
-    """HTML of images with their captions: hover or tab to a word and its box lights up, and the other way round.
+    """Return an HTML page of images with captions; a phrase highlights its box, and a box its phrase.
 
-    Sections with a heading can be chosen alone. ``links`` is HTML that stands above the pictures.
+    A section with a heading can be selected. ``links`` is HTML above the pictures.
     """
     items = [item for section in sections.values() for item in section]
     lists: dict[str, range] = {}
@@ -187,7 +187,7 @@ def caption_page(title: str, sections: Mapping[str, Sequence[Shown]], note: str 
 
 
 def _record(shown: Shown) -> dict[str, Any]:
-    """What the page's script needs of a caption; numbers are rounded to what can be seen."""
+    """Return the data of a caption for the page's script, with rounded numbers."""
     caption = shown.caption
     size = (caption.width, caption.height) if shown.image is None else shown.image.size
     found = [

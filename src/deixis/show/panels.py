@@ -1,4 +1,4 @@
-"""Several looks at one photograph: the branches of a captioner word by word, and the captions of several models."""
+"""Pictures of one photograph: attention of the branches of a captioner, and captions of several models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deixis.show.drawing import FAINT, Drawing, beside, framed, stack
 from deixis.show.heat import overlay
 from deixis.types import GroundedCaption, Grounding
 
-CELL = 300  # pixels of a picture's width in a strip
+CELL = 300  # width of a picture in pixels
 GAP = 16
 
 
@@ -23,22 +23,22 @@ def draw_branches(
     voted: Sequence[Sequence[bool]],
     width: int = CELL,
 ) -> Drawing:
-    """A row for each grounded word, a column for each branch, and the merged box last (Distributed Attention, Fig. 7).
+    """Draw a row for each grounded word, a column for each branch, and the merged box last.
 
-    ``branches[i][k]`` is where branch k looked for ``caption.groundings[i]``, with a heat map or without;
-    ``voted[i][k]`` whether it would have said that word itself. A branch that would not is told by its note.
+    As in Fig. 7 of Distributed Attention. ``branches[i][k]`` is the grounding of ``caption.groundings[i]`` by branch k,
+    with or without a heat map; ``voted[i][k]`` is whether its most probable word is that word. Otherwise it has a note.
     """
     counts = {len(row) for row in (*branches, *voted)}
     if not len(branches) == len(voted) == len(caption.groundings) or len(counts) > 1:
-        raise ValueError("each grounded word needs a look and a vote of every branch")
+        raise ValueError("each grounded word needs a grounding and a vote of every branch")
     if not branches:
-        raise DeixisError("the caption names nothing that has a place; there are no branches to draw.")
+        raise DeixisError("the caption has no grounded word, so there is no attention to draw. Use another photograph.")
     size, narrow = max(12, width // 18), width // 2
 
-    def cell(look: Grounding, ink: str, note: str = "") -> Drawing:
-        photo = image if look.heat is None else overlay(image, look.heat)
-        mark = Mark(look.box, "", ink, look.parts).scaled(photo.width / image.width)
-        below = draw_text([Span(f"{look.score:.2f}{note}")], width, size, padding=2, ink=FAINT)
+    def cell(grounding: Grounding, ink: str, note: str = "") -> Drawing:
+        photo = image if grounding.heat is None else overlay(image, grounding.heat)
+        mark = Mark(grounding.box, "", ink, grounding.parts).scaled(photo.width / image.width)
+        below = draw_text([Span(f"{grounding.score:.2f}{note}")], width, size, padding=2, ink=FAINT)
         return stack([draw_marks(photo, [mark], width), below])
 
     names = [f"branch {k + 1}" for k in range(len(branches[0]))]
@@ -47,7 +47,7 @@ def draw_branches(
     for i, grounding in enumerate(caption.groundings):
         word = draw_text([Span(grounding.text, colour(i))], narrow, round(size * 1.2), padding=0)
         votes = zip(branches[i], voted[i], strict=True)
-        cells = [cell(look, colour(i), "" if vote else ", another word") for look, vote in votes]
+        cells = [cell(each, colour(i), "" if vote else ", another word") for each, vote in votes]
         rows.append(beside([word, *cells, cell(grounding, colour(i))], GAP))
     sentence = draw_text(caption_spans(caption), rows[0].width, round(size * 1.4), padding=0)
     return framed(stack([sentence, *rows], GAP), GAP)
@@ -56,13 +56,13 @@ def draw_branches(
 def draw_comparison(
     image: Image.Image, captions: Sequence[GroundedCaption], names: Sequence[str] = (), width: int = 640
 ) -> Drawing:
-    """The captions of several models of one photograph side by side (Distributed Attention, Fig. 5).
+    """Draw the captions of several models for one photograph side by side (Distributed Attention, Fig. 5).
 
-    A word that several captions say has the same colour in all of them. ``names`` stand above the pictures, the
-    models' own if none are given.
+    A word of several captions has the same colour in all of them. ``names`` are written above the pictures; by default
+    the names of the models.
     """
     if not captions:
-        raise ValueError("there is nothing to compare")
+        raise ValueError("a comparison needs at least one caption")
     words = dict.fromkeys(grounding.text for caption in captions for grounding in caption.groundings)
     inks = {word: colour(i) for i, word in enumerate(words)}
     panels = []

@@ -1,4 +1,4 @@
-"""Regions of a photograph for people: which of them to show, their picture, table and JSON."""
+"""Display of regions: selection, picture, table and JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from deixis.show.draw import Mark, colour, draw_boxes
 from deixis.show.drawing import Drawing
 from deixis.types import Json, Regions
 
-MAX_IOU = 0.45  # with a better region; more overlap would be hard to tell apart
+MAX_IOU = 0.45  # with a better region; more overlap would be hard to distinguish
 MAX_INSIDE = 0.4  # share of the smaller box inside another region of the same class
 MIN_PROB = 0.1  # of the best class
 MAX_AREA = 0.9  # share of the image; larger regions are the image itself
 
 
 def select_regions(regions: Regions, count: int) -> list[int]:
-    """Indices of at most ``count`` regions to show: probable class, little overlap, no class twice in one place.
+    """Select at most ``count`` regions to show: probable class, little overlap, no duplicates of one class.
 
     Regions are ordered by p(class) * area^0.25: a part of an object often has the same probability as the whole, and
     the whole is preferred. The most probable region is returned if no region qualifies.
@@ -45,7 +45,7 @@ def draw_regions(image: Image.Image, regions: Regions, shown: Sequence[int]) -> 
     for number, i in enumerate(shown):
         x1, y1, x2, y2 = (float(x) for x in regions.boxes[i])
         name, prob = _best(regions, i)
-        marks.append(Mark((x1, y1, x2, y2), f"{name} {prob:.0%}" if name else "", colour(number), sure=prob))
+        marks.append(Mark((x1, y1, x2, y2), f"{name} {prob:.0%}" if name else "", colour(number), score=prob))
     return draw_boxes(image, marks)
 
 

@@ -19,7 +19,7 @@ from deixis.training.renamed import current_fields
 from deixis.types import GroundedCaption, Grounding, Json
 
 FindSample = Callable[[str], Sample | None]
-"""Image name -> its sample, with the file and, of a data set, the captions; None if it is not found."""
+"""Function from an image name to its sample (file, and captions of a data set); None if it is not found."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def choose_evaluation(run: Run, split: str, folder: Path) -> Evaluated | None:
 
 
 def read_captions(folder: Path, find: FindSample) -> dict[str, GroundedCaption]:
-    """Image -> the generated caption or, of a phrase grounder, the reference caption with the phrases it grounded."""
+    """Read the caption of each image: generated, or the reference caption with phrases of a grounder."""
     made = folder / "captions.jsonl"
     if made.exists():
         try:
@@ -101,7 +101,7 @@ def read_captions(folder: Path, find: FindSample) -> dict[str, GroundedCaption]:
 
 
 def read_error_kinds(folder: Path) -> dict[str, list[tuple[str, str]]]:
-    """Image -> the evaluated words of its caption, each with its kind of error or "correct"."""
+    """Read the evaluated words of each image's caption, each with its kind of error or "correct"."""
     return {
         str(record.get("image")): [
             (str(g["word"]), str(g["kind"])) for g in record.get("groundings", ()) if "kind" in g
@@ -133,7 +133,7 @@ def _grounded_references(file: Path, find: FindSample) -> dict[str, GroundedCapt
 
 
 def _sentence(phrases: Sequence[tuple[int, Grounding]], caption: Caption | None) -> GroundedCaption:
-    """The phrases in their caption; without the caption the phrases alone, separated by dots."""
+    """Put phrases into their caption; without the caption, join the phrases with dots."""
     spans = {p.start: p.end for p in caption.phrases} if caption else {}
     if caption and all(start in spans for start, _ in phrases):
         inside = tuple(replace(found, start=start, end=spans[start]) for start, found in phrases)

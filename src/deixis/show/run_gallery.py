@@ -30,7 +30,7 @@ ErrorKinds = Mapping[str, Sequence[tuple[str, str]]]
 
 @dataclass(frozen=True)
 class RunGallery:
-    """The captions of one evaluation and what is shown with them."""
+    """Captions of one evaluation with notes and lists."""
 
     split: str
     captions: Mapping[str, GroundedCaption]  # by image

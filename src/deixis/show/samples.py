@@ -20,12 +20,12 @@ from deixis.show.sheet import Card, contact_sheet
 
 CAPTIONS_SHOWN = 2
 COLOURS = 8
-"""Maximum number of entities drawn per photograph, so that their colours can be told apart."""
+"""Maximum number of entities drawn per photograph, so that their colours can be distinguished."""
 
 
 @dataclass(frozen=True)
 class SampleSheet:
-    """A contact sheet and what it shows."""
+    """A contact sheet and its content."""
 
     drawing: Drawing
     split: str

@@ -50,7 +50,7 @@ WRONG = {
     "enlarged": ("enlarged: around the true box", SKY),
     "deviated": ("deviated", RED),
 }
-SAID_OFTEN = 5  # words of a class in the split from which on its accuracy says something
+MIN_WORDS = 5  # minimum number of words of a class in the split
 
 STYLE = (
     charts.STYLE
@@ -77,10 +77,10 @@ def write_score_page(path: Path, result: Evaluation, about: Mapping[str, str]) -
 
 
 def score_page(result: Evaluation, about: Mapping[str, str]) -> str:
-    """The page: the main numbers, a chart for whatever the scores allow, then every score with its protocol."""
+    """Return the page: main scores, charts of the available scores, then every score with its protocol."""
     title = f"{about.get('predictions', 'Predictions')} on {about.get('data', '')} {about.get('split', '')}".strip()
     below = " · ".join(f"{name}: {value}" for name, value in about.items() if name != "predictions")
-    notes = [*result.notes, *(f"{metric} is absent: {reason}" for metric, reason in result.absent.items())]
+    notes = [*result.notes, *(f"{metric} is missing: {reason}" for metric, reason in result.absent.items())]
     listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
     body = f"""{score_cards(result.scores)}
 {score_charts(result.scores, result.classes)}
@@ -90,7 +90,7 @@ def score_page(result: Evaluation, about: Mapping[str, str]) -> str:
 
 
 def score_cards(scores: Sequence[Score]) -> str:
-    """The main numbers, large."""
+    """Return the main scores as cards."""
     by_name = {score.name: score for score in scores}
     cards = [
         f'<div class="card" title="{escape(score.signature)}"><b>{score.value:.3f}</b>'
@@ -102,7 +102,7 @@ def score_cards(scores: Sequence[Score]) -> str:
 
 
 def score_charts(scores: Sequence[Score], classes: Sequence[ClassCount] = ()) -> str:
-    """A chart for whatever the scores allow."""
+    """Return the charts of the available scores."""
     by_name = {score.name: score for score in scores}
     makers = (_errors, _wrong, _categories, _curve, _baselines, _frequency)
     found = [make(by_name) for make in makers]
@@ -111,7 +111,7 @@ def score_charts(scores: Sequence[Score], classes: Sequence[ClassCount] = ()) ->
 
 
 def score_tables(scores: Sequence[Score]) -> str:
-    """A table for each group, in which scores of one protocol stand together; curves are folded away."""
+    """Return a table for each group, ordered by protocol; points of curves are folded."""
     sections = []
     for group in GROUPS:
         mine = [score for score in scores if group_of(score.name) == group]
@@ -120,7 +120,7 @@ def score_tables(scores: Sequence[Score]) -> str:
         if plain:
             sections.append(f"<h2>{TITLES[group]}</h2>{_table(plain)}")
         if curves:
-            count = f"{len(curves)} more scores: what the charts show"
+            count = f"{len(curves)} more scores, which the charts show"
             sections.append(f"<details><summary>{count}</summary>{_table(curves)}</details>")
     return "".join(sections)
 
@@ -140,7 +140,7 @@ def _table(scores: Sequence[Score]) -> str:
     return f"<table>{head}{''.join(bodies)}</table>"
 
 
-# What the scores allow ----------------------------------------------------------------------------------------------
+# Charts -------------------------------------------------------------------------------------------------------------
 
 
 def _categories(scores: Mapping[str, Score]) -> str:
@@ -185,16 +185,16 @@ def _baselines(scores: Mapping[str, Score]) -> str:
     if "baseline_whole_image" not in scores or "accuracy" not in scores:
         return ""
     groups = [(text, [Bar("", scores[name].value, ink)]) for name, (text, ink) in rows.items() if name in scores]
-    note = "what needs no model, and what no choice among the proposals can beat"
-    return charts.figure("Beside the baselines", note, charts.bars(groups, "baselines"))
+    note = "baselines without a model, and the upper bound of selecting among the proposals"
+    return charts.figure("Comparison with baselines", note, charts.bars(groups, "baselines"))
 
 
 def _errors(scores: Mapping[str, Score]) -> str:
     slices = [Bar(text, scores[f"errors_{k}"].value, c) for k, (text, c) in ERRORS.items() if f"errors_{k}" in scores]
     if len(slices) < len(ERRORS):
         return ""
-    note = "all object words said, and those of the references that were not"
-    return charts.figure("What happens to object words", note, charts.ring(slices, "kinds of error"))
+    note = "object words of the captions, and those of the references that are missing"
+    return charts.figure("Errors of object words", note, charts.ring(slices, "kinds of error"))
 
 
 def _wrong(scores: Mapping[str, Score]) -> str:
@@ -202,7 +202,7 @@ def _wrong(scores: Mapping[str, Score]) -> str:
     if len(slices) < len(WRONG) or not any(part.value for part in slices):
         return ""
     note = "words with the right class and a wrong box"
-    return charts.figure("How wrong boxes are wrong", note, charts.ring(slices, "wrong boxes"))
+    return charts.figure("Kinds of wrong boxes", note, charts.ring(slices, "wrong boxes"))
 
 
 def _frequency(scores: Mapping[str, Score]) -> str:
@@ -216,8 +216,8 @@ def _frequency(scores: Mapping[str, Score]) -> str:
 
 
 def _classes(classes: Sequence[ClassCount]) -> str:
-    """A dot for each object class that the split names often enough."""
-    common = [each for each in classes if each.count >= SAID_OFTEN and each.trained > 0]
+    """Plot a dot for each object class with enough words in the split."""
+    common = [each for each in classes if each.count >= MIN_WORDS and each.trained > 0]
     if not common:
         return ""
     points = [
@@ -227,7 +227,7 @@ def _classes(classes: Sequence[ClassCount]) -> str:
             f"{each.name}: {each.right} of {each.count} right, named {each.trained:,} times in training",
             3 + min(each.count, 400) ** 0.5 / 2.5,
         )
-        for each in sorted(common, key=lambda each: -each.count)  # small dots above large ones
+        for each in sorted(common, key=lambda each: -each.count)  # small dots over large ones
     ]
     low, high = (10 ** round_(np.log10(f(p.x for p in points))) for round_, f in ((np.floor, min), (np.ceil, max)))
     ticks = [float(low)]
@@ -236,7 +236,7 @@ def _classes(classes: Sequence[ClassCount]) -> str:
     body = charts.plot(
         [Series(points, BLUE)], "accuracy of object classes", "mentions in training", ticks, 1.0, logarithmic=True
     )
-    note = f"words of true sentences, {len(common)} classes with at least {SAID_OFTEN}; rest on a dot for its name"
+    note = f"words of true sentences, {len(common)} classes with at least {MIN_WORDS}; hover over a dot for its name"
     return charts.figure("Accuracy of object classes by frequency", note, body)
 
 

@@ -16,7 +16,7 @@ LEVEL = 0.05
 
 
 def score_tables(scores: Sequence[Score]) -> Iterator[tuple[Table, str]]:
-    """One table per signature, with the signature; points of curves are left out."""
+    """Yield one table per signature, with the signature; points of curves are left out."""
     shown = [each for each in scores if not each.name.startswith(CURVES)]
     name_width = max((len(each.name) for each in shown), default=0)
     for signature, same in groupby(shown, key=lambda each: each.signature):

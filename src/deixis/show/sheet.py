@@ -1,4 +1,4 @@
-"""A contact sheet: pictures with their marks, and the sentences about them below in the same colours."""
+"""Contact sheet: pictures with marks, and sentences below in the same colours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FRAME = "#f1f1f4"
 
 @dataclass(frozen=True)
 class Card:
-    """One picture of the sheet: marks in its own pixels, sentences, and a small note such as its name."""
+    """One picture of the sheet, with marks in its pixels, sentences, and a small note."""
 
     image: Image.Image
     marks: tuple[Mark, ...] = ()
@@ -24,14 +24,14 @@ class Card:
 
 
 def contact_sheet(cards: Sequence[Card], title: str = "", columns: int = 3, width: int = 2000) -> Drawing:
-    """The cards in rows of at most this width, the pictures of a row equally high; the title on top."""
+    """Arrange cards in rows of at most this width; pictures of a row have the same height."""
     gap = width // 50
     rows = [_draw_row(cards[start : start + columns], width, gap) for start in range(0, len(cards), columns)]
     return framed(stack([*heading(title, max(row.width for row in rows), width // 60), *rows], gap), gap)
 
 
 def heading(title: str, width: int, size: int) -> list[Drawing]:
-    """A title for the top of a drawing, where there is one."""
+    """Draw a title for the top of a drawing; empty without a title."""
     return [draw_text([Span(title)], width, size, padding=0)] if title else []
 
 
@@ -39,7 +39,7 @@ def _draw_row(cards: Sequence[Card], width: int, gap: int) -> Drawing:
     aspects = [card.image.width / card.image.height for card in cards]
     room = width - gap * (len(cards) + 1)
     height = min(room / sum(aspects), width / 3.5)
-    narrowest = width // 6  # a narrow picture gets a frame, so that its sentences still have room
+    narrowest = width // 6  # a narrow picture gets a frame, so that its sentences have space
     widths = [max(round(aspect * height), narrowest) for aspect in aspects]
     if sum(widths) > room:
         height *= room / sum(widths)
@@ -49,7 +49,7 @@ def _draw_row(cards: Sequence[Card], width: int, gap: int) -> Drawing:
 
 
 def draw_card(card: Card, width: int, height: int, type_size: int) -> Drawing:
-    """The picture inside ``width`` x ``height``, its sentences and its note below."""
+    """Draw the picture inside ``width`` x ``height``, with its sentences and note below."""
     scale = min(width / card.image.width, height / card.image.height)
     photo = draw_marks(card.image, card.marks, max(1, round(card.image.width * scale)), round(type_size * 0.75))
     inside = photo.moved((width - photo.width) // 2, (height - photo.height) // 2)

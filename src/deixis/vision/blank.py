@@ -1,4 +1,4 @@
-"""Regions of blank images, against which the information gain of a caption is measured."""
+"""Regions of blank images, for the information gain of captions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deixis.types import Regions
 from deixis.vision.extractor import RegionExtractor
 
 SIZE = (320, 40)
-"""Width and height of a blank image; low, so that it is extracted fast."""
+"""Width and height of a blank image; small, for fast extraction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class BlankRegions:
 
 
 def blank_images() -> list[Image.Image]:
-    """Return even grey, and noise."""
+    """Return a grey image and a noise image."""
     width, height = SIZE
     noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return [Image.new("RGB", SIZE, "#808080"), Image.fromarray(noise)]

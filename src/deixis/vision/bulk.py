@@ -1,4 +1,4 @@
-"""Many images through one extractor, in several processes that may die without taking the work with them."""
+"""Extract regions of many images in several worker processes; a worker that dies is replaced."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
 
 AHEAD = 2
-"""Jobs that a worker has at a time: the next one waits at its door while it works on the first."""
+"""Jobs of a worker at a time: one in progress and one queued."""
 ATTEMPTS = 2
-"""A job whose worker died is tried again in a new one, so that it does not pay for the system's lack of memory."""
+"""Attempts of a job whose worker died, for example because the system had no memory."""
 
 
 def processes_for(asked: int | None, images: int) -> int:
-    """Return the number of worker processes: as asked, or one per core where there are enough images."""
+    """Return the number of worker processes: the given number, or one per core if there are enough images."""
     if asked is not None:
         return max(1, min(asked, images))
     return available_cores() if images >= MIN_IMAGES_FOR_WORKERS else 1
 
 
 def available_cores() -> int:
-    """Number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 MIN_IMAGES_FOR_WORKERS = 24
-"""A process takes seconds to import torch: with fewer images it does not pay."""
+"""Minimum number of images per process; a process takes seconds to import torch."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Outcome:
 
 
 class Workers:
-    """Processes with an extractor each. ``make`` is sent to them and must be picklable; it runs there, not here.
+    """Worker processes with one extractor each; ``make`` is picklable and runs in the workers.
 
-    ``contents`` is what the extractor says of itself; ``deaths`` says of what workers died that had to be replaced.
-    This process needs no torch: workers import it for themselves.
+    ``contents`` describes the extractor; ``deaths`` lists the causes of death of replaced workers. Only the workers
+    import torch.
     """
 
     def __init__(self, make: Callable[[], RegionExtractor], processes: int) -> None:
@@ -75,15 +75,15 @@ class Workers:
         self._members: list[_Member] = []
         self.deaths: list[str] = []
         try:
-            for _ in range(processes):  # all are started before the first is waited for
+            for _ in range(processes):  # start all workers before waiting for the first
                 self._members.append(_Member(make))
-            self.contents, *_ = (member.greeting() for member in self._members)
+            self.contents, *_ = (member.read_contents() for member in self._members)
         except BaseException:
             self.close()
             raise
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """The outcome of every job, in the order in which they are done."""
+        """Yield the outcome of every job, in order of completion."""
         waiting = deque((job, 1) for job in jobs)  # with the number of the attempt
         while True:
             for member in self._members:
@@ -99,12 +99,12 @@ class Workers:
                 try:
                     outcome = member.take()
                 except (EOFError, OSError):
-                    yield from self._bury(member, waiting)
+                    yield from self._replace(member, waiting)
                 else:
                     yield outcome
 
-    def _bury(self, member: _Member, waiting: deque[tuple[Job, int]]) -> Iterator[Outcome]:
-        """Put a new worker in the place of a dead one; what it had not begun goes back to the front of the queue."""
+    def _replace(self, member: _Member, waiting: deque[tuple[Job, int]]) -> Iterator[Outcome]:
+        """Replace a dead worker; jobs that it had not begun return to the front of the queue."""
         cause = member.cause_of_death()
         self.deaths.append(cause)
         (job, attempt), *rest = member.jobs
@@ -115,10 +115,10 @@ class Workers:
             yield Outcome(job, reason=f"its worker process died {ATTEMPTS} times ({cause})")
         self._members.remove(member)
         self._members.append(_Member(self._make))
-        self._members[-1].greeting()
+        self._members[-1].read_contents()
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         for member in self._members:
             member.end()
 
@@ -132,7 +132,7 @@ class Workers:
 
 
 class _Member:
-    """One worker process, seen from here."""
+    """Handle of one worker process."""
 
     def __init__(self, make: Callable[[], RegionExtractor]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -142,12 +142,14 @@ class _Member:
         other.close()
         self.jobs: deque[tuple[Job, int]] = deque()
 
-    def greeting(self) -> Contents:
-        """What the extractor says of itself; the worker's own error where there is no extractor."""
+    def read_contents(self) -> Contents:
+        """Return the description of the extractor; raise the worker's error if it has none."""
         try:
             answer = self.connection.recv()
         except (EOFError, OSError):
-            raise DeixisError(f"a worker process could not start ({self.cause_of_death()}); is memory short?") from None
+            raise DeixisError(
+                f"a worker process could not start ({self.cause_of_death()}). Use fewer --processes."
+            ) from None
         if isinstance(answer, DeixisError):
             raise answer
         assert isinstance(answer, Contents)
@@ -155,7 +157,7 @@ class _Member:
 
     def give(self, job: Job, attempt: int) -> None:
         self.jobs.append((job, attempt))
-        with suppress(OSError):  # it has died: take() will find out, and the job is tried again
+        with suppress(OSError):  # the worker died: take() detects it, and the job is repeated
             self.connection.send(job)
 
     def take(self) -> Outcome:
@@ -168,11 +170,11 @@ class _Member:
         self.process.join(5)
         code = self.process.exitcode
         if code is None:
-            return "it closed its pipe"
+            return "closed pipe"
         if code >= 0:
             return f"exit code {code}"
         name = signal.Signals(-code).name
-        return f"{name}, perhaps for want of memory" if -code == signal.SIGKILL else name
+        return f"{name}, possibly out of memory" if -code == signal.SIGKILL else name
 
     def end(self) -> None:
         self.connection.close()
@@ -181,12 +183,12 @@ class _Member:
 
 
 def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
-    """The life of a worker: say what the extractor is, then answer jobs until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what ends
+    """Run a worker: send the description of the extractor, then outcomes of jobs until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent stops the workers
     import cv2
     import torch
 
-    # One thread each: processes share the cores, threads inside them would only fight over these.
+    # One thread per process, because the processes use all cores.
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     try:
@@ -204,7 +206,7 @@ def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
 
 
 def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
-    """The regions of one job, or why there are none: whatever is wrong with an image, it is told, never raised."""
+    """Extract the regions of one job; errors of an image are returned as a reason, not raised."""
     try:
         images = [load_image(path) for path in job.paths]
         if job.video:
@@ -214,5 +216,5 @@ def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
         return Outcome(job, regions)
     except DeixisError as error:
         return Outcome(job, reason=str(error))
-    except Exception as error:  # whatever one image does, the others go on
+    except Exception as error:  # an error of one image must not stop the others
         return Outcome(job, reason=f"{job.paths[0]} could not be processed ({type(error).__name__}: {error})")

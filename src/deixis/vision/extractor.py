@@ -1,4 +1,4 @@
-"""Region extraction: a photograph becomes :class:`~deixis.types.Regions`."""
+"""Region extraction from photographs and video frames."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from deixis.vision.roi import roi_mean
 from deixis.vision.store import require_extractor
 
 VERSION = 1
-"""Raised when the same settings would give other numbers than before, so that old features are not taken for new."""
+"""Version of the extraction; increase it when the same settings give other features than before."""
 
 MAX_NAME, MAX_SIDE, MAX_BOXES = 300, 4096, 10_000
 """Bounds of a stored description: characters of a name, pixels of the backbone's input, boxes of an image."""
@@ -36,14 +36,14 @@ Picture = Image.Image | npt.NDArray[np.uint8]
 
 
 class RegionExtractor:
-    """Proposals and a backbone: photograph in, :class:`~deixis.types.Regions` out.
+    """Proposer and backbone that compute the :class:`~deixis.types.Regions` of a photograph.
 
-    ``description`` is everything that the numbers depend on; ``name`` is a short form of it. A model keeps both and
-    refuses regions of another extractor. ``grid`` > 0 adds a feature grid of at most ``grid`` cells a side; ``top``
-    classes are kept for each region. The grid is not part of the name: the regions are the same with and without.
+    ``description`` has all settings that affect the features; ``name`` is a short form of it. A model stores both and
+    refuses regions of another extractor. ``grid`` > 0 adds a feature grid of at most ``grid`` cells per side; ``top``
+    classes are kept for each region. The grid is not part of the name, because it does not change the regions.
 
-    Features, grids and class probabilities are float16, as in a feature store: a photograph has the same numbers
-    whether they come from a file, from memory or from a store, and models are trained on these numbers.
+    Features, grids and class probabilities are float16, as in a feature store, so that extracted and stored features
+    are equal.
     """
 
     def __init__(
@@ -135,10 +135,12 @@ class RegionExtractor:
         )
 
     def extract_video(self, frames: Sequence[Picture], image_id: str = "") -> Regions:
-        """The regions of the sampled frames of one video segment, all of one size, as one value."""
+        """Return the regions of the sampled frames of one video segment; all frames have the same size."""
         parts = [self.extract(frame, image_id=image_id) for frame in frames]
         if len({part.size for part in parts}) != 1:
-            raise DeixisError(f"the frames of {image_id or 'a video'} are not all of one size; sample them again.")
+            raise DeixisError(
+                f"the frames of {image_id or 'a video'} have different sizes. Sample them again in one size."
+            )
         labels = [part.labels for part in parts if part.labels is not None]
         return Regions(
             boxes=np.concatenate([part.boxes for part in parts]),
@@ -158,22 +160,22 @@ class RegionExtractor:
         )
 
     def _grid(self, maps: FeatureMap, size: tuple[int, int]) -> npt.NDArray[np.float16]:
-        """Features ``[rows, columns, D]`` of tiles that cover the image evenly; ``size`` is the network's input.
+        """Features ``[rows, columns, D]`` of equal tiles of the image; ``size`` is the network's input size.
 
-        The cells of a map do not: the outer ones may be centred on the outer pixels.
+        Cells of the map are not such tiles: the outer cells may be centred on the outer pixels.
         """
         height, width = maps.values.shape[2:]
         rows, columns = min(self.grid, height), min(self.grid, width)
         right, bottom = np.arange(1, columns + 1) / columns, np.arange(1, rows + 1) / rows
         x, y = (edges.ravel() for edges in np.meshgrid(right, bottom))
         tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
-        # a tile as small as a cell is read at its centre, a larger one in the mean of its cells
+        # a tile of one cell is sampled at its centre, a larger one is the mean of its cells
         samples = math.ceil(max(height / rows, width / columns))
         cells = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
         return _half(roi_mean(maps.values[0], cells, samples).view(rows, columns, -1))
 
     def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
-        """A detector's own names where it has any, which know people too; else the backbone's."""
+        """Return the classes of the detector if it has any, else those of the backbone."""
         if not self.backbone.classes:
             return None if named is None else Labels(named.ids, named.probs.astype(np.float16), named.names)
         best = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
@@ -207,7 +209,7 @@ def build_parts(description: Json) -> tuple[Backbone, Proposer]:
         size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""
         built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"])
     except (KeyError, TypeError):
-        raise DeixisError(f"the extractor {wanted} is unknown to this version of deixis; update deixis.") from None
+        raise DeixisError(f"this version of deixis does not support the extractor {wanted}. Update deixis.") from None
     if built.name != wanted:
         raise DeixisError(
             f"the model expects regions from extractor {wanted}, but this installation provides {built.name}. "
@@ -241,21 +243,21 @@ def _half(values: torch.Tensor) -> npt.NDArray[np.float16]:
 
 
 def as_array(image: Picture) -> npt.NDArray[np.uint8]:
-    """``[H, W, 3]`` uint8 of an RGB image, Pillow's or such an array itself."""
+    """Convert an RGB image to an array ``[H, W, 3]`` uint8."""
     array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
-        raise ValueError(f"an image is [H, W, 3] uint8 RGB, not {array.shape} {array.dtype}")
+        raise ValueError(f"an image must be [H, W, 3] uint8 RGB, not {array.shape} {array.dtype}")
     return array
 
 
 def in_cells(boxes: geometry.Array, maps: FeatureMap) -> geometry.Array:
-    """Boxes ``[N, 4]`` in pixels of the network's input, in cells of its map as RoIAlign counts them."""
-    # RoIAlign takes the first cell to be centred at half a stride; here it is centred on the map's own origin.
+    """Convert boxes ``[N, 4]`` from pixels of the network's input to cells of its map, as RoIAlign counts them."""
+    # RoIAlign assumes that the first cell is centred at half a stride; here it is centred on the map's origin.
     return (boxes - np.tile(maps.origin, 2)) / maps.stride + 0.5
 
 
 def resized(image: Picture, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    """The image at the size that the backbone wants, ``[height, width, 3]``."""
+    """Resize an image to the input size of the backbone, ``[height, width, 3]``."""
     picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    # reducing_gap: a big photograph is first shrunk by whole numbers, which is many times faster and looks the same.
+    # reducing_gap: large photographs are first reduced by an integer factor, which is many times faster.
     return np.array(picture.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))

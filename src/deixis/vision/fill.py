@@ -1,6 +1,6 @@
 """Fill a feature store with the regions of a data set or a folder of images.
 
-Only :func:`build_extractor` imports torch; workers call it, so that the process that starts them stays light.
+Only :func:`build_extractor` imports torch; it runs in the workers, so the main process starts fast.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device
 
 
 def pending_jobs(jobs: Sequence[Job], writer: StoreWriter) -> list[Job]:
-    """Jobs whose image is not in the store and has not failed before, or has failed and its file has changed."""
+    """List jobs that are not in the store; failed ones only if their file has changed."""
     return [job for job in jobs if job.image_id not in writer.image_ids and not _failed_before(job, writer)]
 
 
@@ -109,7 +109,7 @@ def _failed_before(job: Job, writer: StoreWriter) -> bool:
 
 
 def _stamp(job: Job) -> Json:
-    """Size and time of the first file, which differ after it is replaced; empty if there is no file."""
+    """Size and modification time of the first file, to detect changes; empty if there is no file."""
     try:
         found = job.paths[0].stat()
     except OSError:

@@ -1,7 +1,7 @@
 """Out-of-distribution check: residual of the mean region feature outside the training set's principal components.
 
-The mean region features of photographs differ mostly along a few directions. In a screenshot, a drawing or a star
-field all regions look alike, so that the mean keeps what is common to them, and its residual is large.
+The mean region features of photographs vary mostly along a few directions. In a screenshot, a drawing or a star field
+all regions are similar, so the mean keeps their common features and its residual is large.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OodDetector:
         known = np.stack([_mean(one) for one in training])
         mean = known.mean(0)
         _, size, directions = np.linalg.svd(known - mean, full_matrices=False)
-        real = size > 1e-4 * max(float(size[0]), 1e-9)  # fewer components where photographs are few
+        real = size > 1e-4 * max(float(size[0]), 1e-9)  # fewer components if there are few photographs
         fitted = cls(mean, directions[real][:COMPONENTS].astype(np.float16), np.inf)
         limit = float(np.quantile([fitted.residual(one) for one in validation], QUANTILE))
         return cls(mean, fitted.components, limit)

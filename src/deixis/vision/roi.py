@@ -1,7 +1,7 @@
 """RoI pooling without a compiled operator.
 
 Coordinates follow RoIAlign with half-pixel centres: the box edge ``x`` lies at ``x - 0.5`` on the axis of cell
-centres. Between cells values are bilinear; up to one cell beyond the outer centres they are level, and zero past that.
+centres. Values between cells are interpolated bilinearly, constant up to one cell beyond the outer centres, then zero.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def roi_align(features: Tensor, boxes: Tensor, size: int, samples: int = 2) -> T
 
 
 def roi_mean(features: Tensor, boxes: Tensor, samples: int = 14) -> Tensor:
-    """The mean over each box, ``[N, D]``: ``roi_align(features, boxes, 1, samples)`` as one matrix product.
+    """Mean feature of each box, ``[N, D]``: ``roi_align(features, boxes, 1, samples)`` as one matrix product.
 
-    A mean of bilinear samples on a grid is linear in the map, and separable: each box is an outer product of
-    weights over rows and over columns.
+    A mean of bilinear samples on a grid is linear in the map and separable: the weights of a box are an outer product
+    of row and column weights.
     """
     depth, height, width = features.shape
     x, y = _points(boxes, samples)
@@ -58,7 +58,7 @@ def _within(positions: Tensor, length: int) -> Tensor:
 
 
 def _axis_weights(positions: Tensor, length: int) -> Tensor:
-    """How much each cell counts in the mean of the sampled positions: ``[N, length]``."""
+    """Weight of each cell in the mean of the sampled positions: ``[N, length]``."""
     cells = torch.arange(length, dtype=positions.dtype, device=positions.device)
     hats = (1 - (positions.clamp(0, length - 1)[:, :, None] - cells).abs()).clamp_(min=0)  # [N, P, length]
     return (hats * _within(positions, length)[:, :, None]).mean(1)

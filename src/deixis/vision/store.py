@@ -1,11 +1,10 @@
-"""The feature store: the regions of many images on disk, half precision, memory-mapped, found by image id.
+"""Feature store: regions of many images on disk by image id, in half precision and memory-mapped.
 
-A store is a folder. ``store.json`` says once which extractor made the regions. Each ``shard-NUMBER-HASH.safetensors``
-holds some images, and its name holds the hash of its content. ``skipped.json`` names the images that could not be read.
+A store is a folder. ``store.json`` describes the extractor of the regions. Each ``shard-NUMBER-HASH.safetensors`` has
+the regions of some images; HASH is the hash of its content. ``skipped.json`` lists the images that could not be read.
 
-The shards that are there are the store: there is no index that could disagree with them. A shard is written beside
-its place, flushed to the disk and renamed, so it is there as a whole or not at all, whenever the writer dies. One
-writer at a time holds a lock; readers need none.
+There is no index besides the shards. A shard is written to a temporary file, flushed to disk and renamed, so a writer
+that is killed leaves no partial shard. A writer holds a lock; readers need none.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from deixis.types import Json, Labels, Regions
 
 FORMAT = 1
 IMAGES_PER_SHARD = 128
-"""What is lost at most when a writer is killed; 33 MB on disk with the default extractor."""
+"""Images per shard, which a killed writer can lose; 33 MB on disk with the default extractor."""
 OPEN_SHARDS = 256
-"""Mapped at a time by one reader: each costs a file descriptor, of which a process often has 1,024."""
+"""Shards that one reader maps at a time; each needs a file descriptor, and processes often have 1,024."""
 
 _SHARD = re.compile(r"shard-(\d{6})-([0-9a-f]{16})\.safetensors")
 _DTYPES = {"F16": np.float16, "F32": np.float32, "U16": np.uint16, "I32": np.int32, "I64": np.int64}
@@ -42,14 +41,14 @@ _DTYPES = {"F16": np.float16, "F32": np.float32, "U16": np.uint16, "I32": np.int
 
 @dataclass(frozen=True)
 class Contents:
-    """What a store says of itself in ``store.json``."""
+    """Content of ``store.json``."""
 
     extractor: str  # the extractor's short name, see deixis.vision.extractor
     description: Json  # its full description
-    settings: Json = field(default_factory=dict)  # what else the writer wants to keep, such as the size of grids
+    settings: Json = field(default_factory=dict)  # other settings of the writer, such as the size of grids
 
     def to_json(self) -> Json:
-        """The content of ``store.json``."""
+        """Return the content of ``store.json``."""
         return {
             "format": FORMAT,
             "extractor": self.extractor,
@@ -59,19 +58,19 @@ class Contents:
 
 
 def require_extractor(found: str, wanted: str, source: str = "these regions") -> None:
-    """Refuse regions of another extractor than the wanted one, in a sentence that names both."""
+    """Raise an error that names both extractors if they differ."""
     if found != wanted:
         raise DeixisError(
-            f"{source} were made by the extractor {found or '(unknown)'}, but the model was trained on {wanted} "
-            "and understands no other; make the regions again with that extractor."
+            f"{source} are from the extractor {found or '(unknown)'}, but the model expects {wanted}. "
+            "Extract the regions again with that extractor, or choose another model."
         )
 
 
 class FeatureStore(Mapping[str, Regions]):
-    """A store opened for reading: ``store[image_id]`` is the image's :class:`~deixis.types.Regions`.
+    """Store opened for reading; ``store[image_id]`` is the image's :class:`~deixis.types.Regions`.
 
-    Features, probabilities and grids are float16 and lie in the mapped file: nothing is copied before it is used.
-    A store can be pickled and sent to other processes; each maps the files for itself.
+    Features, probabilities and grids are float16 arrays in the mapped file, without a copy. A store can be pickled;
+    each process maps the files itself.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -83,26 +82,26 @@ class FeatureStore(Mapping[str, Regions]):
             for row, image_id in enumerate(_image_ids(shard)):
                 if image_id in self._places:
                     other = self._shards[self._places[image_id][0]]
-                    raise DeixisError(f"{image_id} is both in {other} and in {shard.name}; delete one of the two.")
+                    raise DeixisError(f"{image_id} is in {other} and in {shard.name}. Delete one of these files.")
                 self._places[image_id] = number, row
         self._open = lru_cache(OPEN_SHARDS)(_map_shard)
 
     @property
     def extractor(self) -> str:
-        """The short name of the extractor that made the regions."""
+        """Short name of the extractor of the regions."""
         return self.contents.extractor
 
     @property
     def bytes(self) -> int:
-        """The size of the shards on disk."""
+        """Size of the shards on disk."""
         return sum(shard.stat().st_size for shard in self._shards)
 
     def require(self, extractor: str) -> None:
-        """Refuse to serve a model that was trained on another extractor's regions."""
+        """Raise an error if the regions are from another extractor than the given one."""
         require_extractor(self.extractor, extractor, f"the regions in {self.path}")
 
     def skipped(self) -> dict[str, Json]:
-        """The images that could not be read: image id -> reason, and the file's size and time when it was tried."""
+        """Images that could not be read: image id -> reason, file size and modification time."""
         return read_skipped(self.path)
 
     def __getitem__(self, image_id: str) -> Regions:
@@ -138,7 +137,7 @@ class FeatureStore(Mapping[str, Regions]):
         return FeatureStore, (self.path,)
 
     def verify(self) -> Iterator[tuple[str, bool]]:
-        """Re-read every shard: its file name, and whether its content still has the hash it was written with."""
+        """Yield the file name of every shard and whether its content matches its hash."""
         for shard in self._shards:
             found = _SHARD.fullmatch(shard.name)
             assert found is not None
@@ -148,9 +147,9 @@ class FeatureStore(Mapping[str, Regions]):
 
 
 class StoreWriter:
-    """Adds images to a store; makes the store where there is none, and goes on where an earlier writer stopped.
+    """Writer that creates a store or adds images to an existing one.
 
-    Use it as a context manager: what was added is on disk at the end, also when the end is an exception.
+    It is a context manager; at its end, also after an exception, all added images are on disk.
     """
 
     def __init__(self, path: str | Path, contents: Contents, images_per_shard: int = IMAGES_PER_SHARD) -> None:
@@ -159,7 +158,7 @@ class StoreWriter:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self.path)
         except OSError as error:
-            raise DeixisError(f"{self.path} cannot be written to ({error.strerror}); choose another place.") from None
+            raise DeixisError(f"{self.path} cannot be written ({error.strerror}). Choose another folder.") from None
         try:
             self._begin()
         except BaseException:
@@ -171,7 +170,7 @@ class StoreWriter:
         if (self.path / "store.json").exists():
             _refuse_other(self.path, read_contents(self.path), self.contents)
         elif any(entry.name != "lock" for entry in self.path.iterdir()):
-            raise DeixisError(f"{self.path} holds other files and no store; choose a new or an empty folder.")
+            raise DeixisError(f"{self.path} has other files and is not a feature store. Choose a new or empty folder.")
         else:
             write_atomic(self.path / "store.json", json.dumps(self.contents.to_json(), indent=1))
         shards = _shards(self.path)
@@ -182,11 +181,13 @@ class StoreWriter:
         self._skipped_changed = False
 
     def add(self, image_id: str, regions: Regions) -> None:
-        """Add one image; it is on disk when its shard is full, or at the end."""
+        """Add one image; it is written when its shard is full, or at the end."""
         if image_id in self.image_ids:
-            raise ValueError(f"{image_id} is in the store already")
+            raise ValueError(f"{image_id} is already in the store")
         if regions.extractor != self.contents.extractor:
-            raise ValueError(f"regions of {regions.extractor} do not belong in a store of {self.contents.extractor}")
+            raise ValueError(
+                f"the regions are of extractor {regions.extractor}, but the store is of {self.contents.extractor}"
+            )
         first = next(iter(self._waiting.values()), regions)
         if _kind(regions) != _kind(first):
             raise ValueError(f"{image_id} has {_kind(regions)}, the images before it have {_kind(first)}")
@@ -195,7 +196,9 @@ class StoreWriter:
         with np.errstate(over="ignore"):
             whole = [part.astype(np.float16) for part in (regions.features, regions.grid) if part is not None]
         if not all(np.isfinite(part).all() for part in whole):
-            raise DeixisError(f"{image_id} has features beyond half precision; is the image or the backbone sound?")
+            raise DeixisError(
+                f"{image_id} has features beyond the range of half precision. Check the image and the backbone."
+            )
         self.image_ids.add(image_id)
         self._waiting[image_id] = regions
         if self.skipped.pop(image_id, None) is not None:
@@ -204,12 +207,12 @@ class StoreWriter:
             self.flush()
 
     def skip(self, image_id: str, reason: str, stamp: Json | None = None) -> None:
-        """Name an image that cannot be used; ``stamp`` tells whether its file has changed since."""
+        """Record an image that cannot be used; ``stamp`` allows to detect later changes of its file."""
         self.skipped[image_id] = {"reason": reason, **(stamp or {})}
         self._skipped_changed = True
 
     def flush(self) -> None:
-        """Put everything that was added on disk now."""
+        """Write all added images to disk."""
         if self._skipped_changed:
             write_atomic(self.path / "skipped.json", json.dumps(self.skipped, indent=1, sort_keys=True))
             self._skipped_changed = False
@@ -221,7 +224,7 @@ class StoreWriter:
             self._waiting = {}
 
     def close(self) -> None:
-        """Flush and let another writer in."""
+        """Flush and release the lock."""
         if not self._lock.closed:
             try:
                 self.flush()
@@ -238,30 +241,30 @@ class StoreWriter:
 
 
 def read_contents(path: Path) -> Contents:
-    """What the store at this path says of itself."""
+    """Read ``store.json`` of a store."""
     file = path / "store.json"
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
         if value["format"] != FORMAT:
             raise DeixisError(
-                f"{path} has the store format {value['format']}, this version reads {FORMAT}; make it again."
+                f"{path} has the store format {value['format']}, expected {FORMAT}. Run deixis features again."
             )
         return Contents(value["extractor"], value["description"], value["settings"])
     except (FileNotFoundError, NotADirectoryError):
-        raise DeixisError(f"{path} is not a feature store; make one with 'deixis features DIR -o {path}'.") from None
+        raise DeixisError(f"{path} is not a feature store. Create one with 'deixis features DIR -o {path}'.") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DeixisError(f"{file} cannot be read ({error!r}); make the store again.") from None
+        raise DeixisError(f"{file} cannot be read ({error!r}). Run deixis features again.") from None
 
 
 def read_skipped(path: Path) -> dict[str, Json]:
-    """The images that the store at this path had to leave out."""
+    """Read ``skipped.json`` of a store."""
     file = path / "skipped.json"
     if not file.exists():
         return {}
     try:
         value: dict[str, Json] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DeixisError(f"{file} cannot be read ({error}); delete it to try those images again.") from None
+        raise DeixisError(f"{file} cannot be read ({error}). Delete it to try the skipped images again.") from None
     return value
 
 
@@ -273,7 +276,7 @@ def _shards(path: Path) -> list[Path]:
 
 
 def _kind(regions: Regions) -> dict[str, int | None]:
-    """The lengths of the last axes and which of the optional parts there are: alike for all images of a shard."""
+    """Sizes of the last axes, and which optional parts exist; equal for all images of a shard."""
     return {
         "features": regions.features.shape[1],
         "scores": None if regions.scores is None else 1,
@@ -284,7 +287,7 @@ def _kind(regions: Regions) -> dict[str, int | None]:
 
 
 def _encode(images: Mapping[str, Regions]) -> bytes:
-    """The content of a shard of images of one kind."""
+    """Serialise images of one kind to the content of a shard."""
     parts = list(images.values())
     arrays: dict[str, npt.NDArray[Any]] = {
         "features": np.concatenate([part.features for part in parts]).astype(np.float16),
@@ -313,15 +316,13 @@ def _image_ids(shard: Path) -> list[str]:
         with safe_open(shard, framework="numpy") as file:  # checks the header against the file's size
             image_ids: list[str] = json.loads(file.metadata()["image_ids"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise DeixisError(
-            f"{shard} is damaged ({error}); delete it and run 'deixis features' again to make its images anew."
-        ) from None
+        raise DeixisError(f"{shard} is damaged ({error}). Delete it and run 'deixis features' again.") from None
     return image_ids
 
 
 def _map_shard(shard: Path) -> tuple[dict[str, npt.NDArray[Any]], tuple[str, ...]]:
-    """The arrays of a shard, mapped, not read, and the names of its classes."""
-    # Copy-on-write: the arrays count as writable, which torch wants, and the file never changes.
+    """Memory-map the arrays of a shard; return them and the class names."""
+    # Copy-on-write: torch needs writable arrays, and the file must not change.
     data = np.memmap(shard, dtype=np.uint8, mode="c").view(np.ndarray)
     start = 8 + int(data[:8].view("<u8")[0])
     header: dict[str, Any] = json.loads(data[8:start].tobytes())
@@ -346,10 +347,10 @@ def _grid(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.fl
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """The open lock file of a store."""
+    """Open and lock the lock file of a store."""
     file = lock(path / "lock")
     if file is None:
-        raise DeixisError(f"{path} is being written by another process; wait for it or choose another store.")
+        raise DeixisError(f"another process is writing to {path}. Wait for it, or choose another store.")
     return file
 
 
@@ -357,11 +358,11 @@ def _refuse_other(path: Path, found: Contents, wanted: Contents) -> None:
     if (found.extractor, found.description) != (wanted.extractor, wanted.description):
         differing = differences(found.description, wanted.description)
         raise DeixisError(
-            f"{path} holds regions of {found.extractor}, not of {wanted.extractor} "
-            f"(they differ in {', '.join(differing)}); choose another store."
+            f"{path} has regions of extractor {found.extractor}, not of {wanted.extractor} "
+            f"(different: {', '.join(differing)}). Choose another store."
         )
     if found.settings != wanted.settings:
         differing = differences(found.settings, wanted.settings)
         raise DeixisError(
-            f"{path} was written with other settings: {', '.join(differing)}. Use the same, or choose another store."
+            f"{path} was written with other settings ({', '.join(differing)}). Use the same settings, or another store."
         )

@@ -192,7 +192,7 @@ def test_a_folder_of_version_0_1_is_read(folder: tuple[Path, Path], tmp_path: Pa
 
 def test_other_models_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"format": 1, "kind": "captioner"}))
-    with pytest.raises(DeixisError, match="does not hold a matcher or grounder"):
+    with pytest.raises(DeixisError, match=r"writes captions; use deixis caption\. Expected here: a phrase grounder\."):
         load_grounder(tmp_path)
     with pytest.raises(DeixisError, match="not a folder"):
         load_grounder(tmp_path / "nothing")

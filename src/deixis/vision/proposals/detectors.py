@@ -1,7 +1,7 @@
-"""Detectors of transformers (DETR family, OWL, Grounding DINO) and torchvision, where these are installed.
+"""Proposals of detectors of transformers (DETR family, OWL, Grounding DINO) and torchvision, if installed.
 
-Both read weights from the disk only: nothing is downloaded, nothing is unpickled. Pictures are prepared here and not
-by the libraries' own processors, because those of transformers need torchvision.
+Weights are read from disk: nothing is downloaded or unpickled. Images are preprocessed here, because the image
+processors of transformers need torchvision.
 """
 
 from __future__ import annotations
@@ -22,16 +22,21 @@ from deixis.errors import DeixisError
 from deixis.vision.proposals.base import Found, Image, Proposals, finish
 from deixis.vision.proposals.coco_ssd import CLASSES
 
-OVERLAP = 0.7  # a box this close (IoU) to a better one is dropped: OWL gives each thing many
+OVERLAP = 0.7  # IoU of non-maximum suppression; OWL finds many boxes for each object
 TOP = 5  # classes kept for each box
-ASKED = ("owlvit", "owlv2", "grounding-dino", "mm-grounding-dino")  # these look for phrases, not for fixed classes
+OPEN_VOCABULARY = (
+    "owlvit",
+    "owlv2",
+    "grounding-dino",
+    "mm-grounding-dino",
+)  # open-vocabulary detectors, which need phrases
 
 
 @dataclass(frozen=True)
 class TransformersDetector:
-    """An object detector of transformers in a folder that ``save_pretrained`` wrote.
+    """Object detector of transformers in a folder of ``save_pretrained``.
 
-    OWL and Grounding DINO look for the phrases in ``text``; the DETR family has classes of its own.
+    OWL and Grounding DINO detect the phrases in ``text``; the DETR family has fixed classes.
     """
 
     folder: Path
@@ -39,27 +44,27 @@ class TransformersDetector:
     limit: int = 100
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes with their classes or phrases, the whole image first."""
-        shares, probs, classes = _ask_transformers(self.folder, self.text, image)
+        """Propose at most ``limit`` boxes with their classes or phrases, the whole image first."""
+        shares, probs, classes = _run_transformers(self.folder, self.text, image)
         height, width = image.shape[:2]
-        return finish(_thinned(geometry.from_normalised(shares, width, height), probs, classes), image, self.limit)
+        return finish(_suppressed(geometry.from_normalised(shares, width, height), probs, classes), image, self.limit)
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON, with the sum of the weights."""
+        """Return the settings as JSON, with the checksum of the weights."""
         return {
             "name": ":".join(["transformers", str(self.folder), *([",".join(self.text)] if self.text else [])]),
             "supervision": f"boxes: whatever taught {self.folder.name}",
             "limit": self.limit,
             "overlap": OVERLAP,
-            "sha256": _sum_of(*sorted(self.folder.glob("*.safetensors"))),
+            "sha256": _checksum(*sorted(self.folder.glob("*.safetensors"))),
         }
 
 
 @dataclass(frozen=True)
 class TorchvisionDetector:
-    """A detector of torchvision by the name of its function, such as fasterrcnn_resnet50_fpn, with COCO's classes.
+    """Detector of torchvision by function name, such as fasterrcnn_resnet50_fpn, with COCO classes.
 
-    ``weights`` is the state dict that torchvision publishes for it, as ``.pth`` or ``.safetensors``.
+    ``weights`` is its published state dict, as ``.pth`` or ``.safetensors``.
     """
 
     model: str
@@ -67,7 +72,7 @@ class TorchvisionDetector:
     limit: int = 100
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes with their COCO classes, the whole image first."""
+        """Propose at most ``limit`` boxes with their COCO classes, the whole image first."""
         import torch
 
         network = _torchvision_model(self.model, self.weights, self.limit)
@@ -81,20 +86,20 @@ class TorchvisionDetector:
         return finish(found, image, self.limit)
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON, with the sum of the weights."""
+        """Return the settings as JSON, with the checksum of the weights."""
         return {
             "name": f"torchvision:{self.model}:{self.weights}",
             "supervision": f"boxes: COCO (torchvision {self.model})",
             "limit": self.limit,
-            "sha256": _sum_of(self.weights),
+            "sha256": _checksum(self.weights),
         }
 
 
 Answer = tuple[npt.NDArray[np.floating], npt.NDArray[np.floating], tuple[str, ...]]
-"""Boxes as shares of the image ``[Q, 4]``, probabilities ``[Q, C]``, and the names of the C classes."""
+"""Normalised boxes ``[Q, 4]``, probabilities ``[Q, C]``, and the names of the C classes."""
 
 
-def _thinned(boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.floating], classes: tuple[str, ...]) -> Found:
+def _suppressed(boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.floating], classes: tuple[str, ...]) -> Found:
     scores = probs.max(axis=1)
     kept = geometry.nms(boxes, scores, OVERLAP)
     best = np.argsort(-probs[kept], axis=1, kind="stable")[:, :TOP]
@@ -102,11 +107,11 @@ def _thinned(boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.floating], c
 
 
 @functools.lru_cache(maxsize=4)
-def _sum_of(*paths: Path) -> str:
+def _checksum(*paths: Path) -> str:
     total = hashlib.sha256()
     for path in paths:
         if not path.is_file():
-            raise DeixisError(f"{path} does not exist; check the path.")
+            raise DeixisError(f"{path} does not exist. Check the path.")
         with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
@@ -115,22 +120,22 @@ def _sum_of(*paths: Path) -> str:
 # transformers -----------------------------------------------------------------------------------------------------
 
 
-def _ask_transformers(folder: Path, text: tuple[str, ...], image: Image) -> Answer:
+def _run_transformers(folder: Path, text: tuple[str, ...], image: Image) -> Answer:
     import torch
 
     model = _transformers_model(folder)
     kind = str(model.config.model_type)
-    if (kind in ASKED) != bool(text):
-        said = "looks for phrases: name some" if kind in ASKED else "has classes of its own: ask for no phrases"
-        raise DeixisError(f"the detector in {folder} ({kind}) {said}, as in transformers:FOLDER:a dog,a red ball.")
+    if (kind in OPEN_VOCABULARY) != bool(text):
+        need = "needs phrases: transformers:FOLDER:a dog,a red ball" if kind in OPEN_VOCABULARY else "takes no phrases"
+        raise DeixisError(f"the detector in {folder} ({kind}) {need}.")
     pixels, frame = _pixels(_processor(folder), image, square=kind == "owlv2")
     inputs: dict[str, Any] = {"pixel_values": torch.from_numpy(pixels)[None]}
-    if kind not in ASKED:
+    if kind not in OPEN_VOCABULARY:
         answer = _run(model, inputs)
         logits = answer.logits[0]
         own = model.config.id2label
         classes = tuple(str(own[index]) for index in range(len(own)))
-        # DETR and YOLOS end with a class for "nothing" and share one softmax; their descendants have neither.
+        # DETR and YOLOS have a softmax with a last class for "no object"; later models have neither.
         probs = logits.softmax(-1)[:, :-1] if logits.shape[-1] == len(classes) + 1 else logits.sigmoid()
         return _corners(answer.pred_boxes[0], frame), probs.numpy(), classes
     tokenizer = _tokenizer(folder)
@@ -139,14 +144,14 @@ def _ask_transformers(folder: Path, text: tuple[str, ...], image: Image) -> Answ
         inputs |= tokenizer(list(text), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
         answer = _run(model, inputs)
         return _corners(answer.pred_boxes[0], frame), answer.logits[0].sigmoid().numpy(), text
-    # Grounding DINO reads all phrases as one sentence, each closed by a full stop, and scores its tokens.
+    # Grounding DINO takes all phrases as one sentence, each followed by a full stop, and scores its tokens.
     if any("." in phrase for phrase in text):
-        raise DeixisError("a phrase for Grounding DINO must have no full stop in it.")
+        raise DeixisError("a phrase for Grounding DINO must not contain a full stop. Remove it.")
     inputs |= tokenizer(" . ".join(phrase.lower() for phrase in text) + " .", return_tensors="pt")
     answer = _run(model, inputs)
     tokens = inputs["input_ids"][0].numpy()
     stops = np.flatnonzero(tokens == tokenizer.convert_tokens_to_ids("."))
-    starts = np.concatenate([[1], stops[:-1] + 1])  # the first token opens the sentence
+    starts = np.concatenate([[1], stops[:-1] + 1])  # the first token marks the start
     scores = answer.logits[0].sigmoid().numpy()
     probs = np.stack([scores[:, a:b].max(axis=1) for a, b in zip(starts, stops, strict=True)], axis=1)
     return _corners(answer.pred_boxes[0], frame), probs, text
@@ -160,17 +165,17 @@ def _run(model: Any, inputs: Mapping[str, Any]) -> Any:
 
 
 def _corners(boxes: Any, frame: tuple[float, float]) -> npt.NDArray[np.float64]:
-    """Centre, width and height as shares of the network's input to corners as shares of the image."""
+    """Convert normalised centre, width and height in the network's input to normalised corners in the image."""
     centre, size = boxes.double().numpy()[:, :2], boxes.double().numpy()[:, 2:]
     return np.concatenate([centre - size / 2, centre + size / 2], axis=1) * np.tile(frame, 2)
 
 
 def _pixels(settings: Mapping[str, Any], image: Image, square: bool) -> tuple[npt.NDArray[np.float32], Any]:
-    """The network's input ``[3, h, w]``, and its width and height in units of the image's."""
+    """Return the network's input ``[3, h, w]``, and its width and height relative to the image."""
     from PIL import Image as Pictures
 
     frame = np.ones(2)
-    if square:  # OWLv2 sees the picture in the top left corner of a grey square
+    if square:  # OWLv2 pads the image to a grey square at the right and bottom
         height, width = image.shape[:2]
         side = max(height, width)
         canvas = np.full((side, side, 3), 127, dtype=np.uint8)
@@ -190,7 +195,7 @@ def _pixels(settings: Mapping[str, Any], image: Image, square: bool) -> tuple[np
 
 def _new_size(settings: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, int]:
     wanted = settings["size"]
-    if isinstance(wanted, int):  # how early DETR checkpoints say it
+    if isinstance(wanted, int):  # format of early DETR checkpoints
         wanted = {"shortest_edge": wanted, "longest_edge": settings.get("max_size")}
     if "height" in wanted:
         return int(wanted["width"]), int(wanted["height"])
@@ -204,14 +209,16 @@ def _new_size(settings: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, 
 def _transformers_model(folder: Path) -> Any:
     transformers = _transformers()
     if not (folder / "config.json").is_file():
-        raise DeixisError(f"{folder} holds no config.json; name a folder that save_pretrained wrote.")
+        raise DeixisError(f"{folder} has no config.json. Give a folder of save_pretrained.")
     try:
         kind = transformers.AutoConfig.from_pretrained(folder, local_files_only=True).model_type
-        auto = "AutoModelForZeroShotObjectDetection" if kind in ASKED else "AutoModelForObjectDetection"
+        auto = "AutoModelForZeroShotObjectDetection" if kind in OPEN_VOCABULARY else "AutoModelForObjectDetection"
         load = getattr(transformers, auto).from_pretrained
         return load(folder, local_files_only=True, use_safetensors=True).eval()
     except (ImportError, OSError, ValueError, KeyError, RuntimeError) as error:
-        raise DeixisError(f"the detector in {folder} cannot be loaded ({error}).") from None
+        raise DeixisError(
+            f"the detector in {folder} cannot be loaded ({error}). Save it again with save_pretrained."
+        ) from None
 
 
 @functools.lru_cache(maxsize=1)
@@ -219,22 +226,22 @@ def _tokenizer(folder: Path) -> Any:
     try:
         return _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (ImportError, OSError, ValueError, KeyError) as error:
-        raise DeixisError(f"{folder} holds no usable tokenizer ({error}); save it beside the model.") from None
+        raise DeixisError(f"{folder} has no usable tokenizer ({error}). Save the tokenizer in this folder.") from None
 
 
 def _transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise DeixisError("detectors of transformers need it: pip install 'deixis[transformers]'.") from None
+        raise DeixisError("transformers is not installed. Install it: pip install 'deixis[transformers]'") from None
     library: Any = transformers
-    library.utils.logging.disable_progress_bar()  # it would draw one even where stderr is a file
+    library.utils.logging.disable_progress_bar()  # it is drawn even if stderr is a file
     return library
 
 
 @functools.lru_cache(maxsize=1)
 def _processor(folder: Path) -> Mapping[str, Any]:
-    """How pictures are prepared for the model: size, mean and deviation."""
+    """Read the preprocessing of the model: size, mean and standard deviation."""
     for name in ("preprocessor_config.json", "processor_config.json"):
         path = folder / name
         if path.is_file():
@@ -246,8 +253,10 @@ def _processor(folder: Path) -> Mapping[str, Any]:
                     np.float32(settings["image_mean"]), np.float32(settings["image_std"])
                 return settings
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DeixisError(f"{path} does not say how pictures are prepared ({error!r}).") from None
-    raise DeixisError(f"{folder} holds no preprocessor_config.json; save the image processor beside the model.")
+                raise DeixisError(
+                    f"{path} has no usable preprocessing settings ({error!r}). Save the image processor again."
+                ) from None
+    raise DeixisError(f"{folder} has no preprocessor_config.json. Save the image processor in this folder.")
 
 
 # torchvision ------------------------------------------------------------------------------------------------------
@@ -257,20 +266,22 @@ def _processor(folder: Path) -> Mapping[str, Any]:
 def _torchvision_model(name: str, weights: Path, limit: int) -> Any:
     try:
         from torchvision.models import detection
-    except (ImportError, OSError, RuntimeError) as error:  # a build for another torch fails while it is imported
+    except (ImportError, OSError, RuntimeError) as error:  # a build for another torch fails at import
         raise DeixisError(
-            f"detectors of torchvision need a torchvision that fits the installed torch ({error}); "
-            "install one from the same place as torch."
+            f"torchvision cannot be imported ({error}). "
+            "Install a torchvision for the installed torch, from the same source."
         ) from None
     build = getattr(detection, name, None)
     if not callable(build) or name.startswith("_"):
-        raise DeixisError(f"torchvision has no detector called '{name}'.")
+        raise DeixisError(
+            f"torchvision has no detector '{name}'. Give the name of a function such as fasterrcnn_resnet50_fpn."
+        )
     network = build(weights=None, weights_backbone=None)
     try:
         network.load_state_dict(_state(weights))
     except RuntimeError as error:
         raise DeixisError(f"{weights} does not fit torchvision's {name} ({str(error).splitlines()[0]}).") from None
-    # Proposals want the uncertain boxes too. Two-stage detectors keep these settings in their heads.
+    # Proposals include boxes with low scores. Two-stage detectors have these settings in their heads.
     head = getattr(network, "roi_heads", network)
     head.score_thresh, head.detections_per_img = 0.0, limit
     return network.eval()
@@ -278,7 +289,7 @@ def _torchvision_model(name: str, weights: Path, limit: int) -> Any:
 
 def _state(path: Path) -> Any:
     if not path.is_file():
-        raise DeixisError(f"{path} does not exist; check the path.")
+        raise DeixisError(f"{path} does not exist. Check the path.")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -287,5 +298,7 @@ def _state(path: Path) -> Any:
         import torch
 
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged archives raise whatever their reader raises
-        raise DeixisError(f"{path} cannot be read as weights ({type(error).__name__}: {error}).") from None
+    except Exception as error:  # damaged archives raise many types of errors
+        raise DeixisError(
+            f"{path} is not a readable weights file ({type(error).__name__}: {error}). Download it again."
+        ) from None

@@ -1,4 +1,4 @@
-"""Boxes that are known in advance: from a file that any detector wrote, or the true boxes of a data set."""
+"""Stored boxes: from a file of any detector, or the true boxes of a data set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deixis.errors import DeixisError
 from deixis.vision.proposals.base import Found, Image, Proposals, finish
 
 SUFFIXES = (".json", ".json.gz", ".npz")
-MAX_BYTES = 2 * 2**30  # of a file, and of what a compressed one may unfold to
+MAX_BYTES = 2 * 2**30  # of a file, and of its content after decompression
 
 
 @dataclass(frozen=True)
@@ -27,51 +27,50 @@ class BoxFile:
     """Boxes from a file, by image id.
 
     ``.json`` or ``.json.gz``: COCO results, a list of ``{"image_id", "bbox": [x, y, width, height], "score"}``, and
-    ``"category"`` or ``"category_id"`` where there is one. ``.npz``: one array for each image, named by its id,
-    ``[N, 4]`` corners ``x1, y1, x2, y2`` or ``[N, 5]`` with the score behind them. All in pixels of the original.
+    optionally ``"category"`` or ``"category_id"``. ``.npz``: one array for each image, named by its id, ``[N, 4]``
+    corners ``x1, y1, x2, y2`` or ``[N, 5]`` with the score last. All in pixels of the original image.
     """
 
     path: Path
     limit: int = 100
-    supervision: str = ""  # who taught the detector, in words; unknown unless told
+    supervision: str = ""  # description of the detector's training data; empty: unknown
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes of that image, the whole image first; an image the file lacks is an error."""
+        """Return at most ``limit`` boxes of an image, the whole image first; raise if the file has none."""
         found = _read(self.path).get(image_id)
         if found is None:
             example = next(iter(_read(self.path)), "none")
             raise DeixisError(
-                f"{self.path} has no boxes for the image '{image_id}' (its ids look like '{example}'); "
-                "add some, or leave the image out."
+                f"{self.path} has no boxes for the image '{image_id}' (its ids are such as '{example}'). "
+                "Add boxes, or leave the image out."
             )
         return finish(found, image, self.limit)
 
     def describe(self) -> dict[str, Any]:
-        """The file's name and the sum of its contents, not where it lies."""
+        """Return the settings as JSON, with the file's name and checksum but without its folder."""
         taught = self.supervision or f"boxes: whatever taught the detector behind {self.path.name}"
         return {"name": self.path.name, "supervision": taught, "limit": self.limit, "sha256": _digest(self.path)}
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The perfect detector of Cyclical's Table 3: the true boxes of a data set, by image id.
+    """True boxes of a data set, by image id: the perfect detector of Table 3 of Cyclical.
 
-    An entity drawn with several boxes gives the box around them all, which phrases are measured against, and then
-    each of its own.
+    An entity with several boxes gives their union, with which phrases are scored, and then each box.
     """
 
     root: Path
     limit: int = 100
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """The true boxes, the whole image first; an image without any is an error."""
+        """Return the true boxes, the whole image first; raise if the image has none."""
         found = _truth(self.root).get(image_id)
         if found is None:
-            raise DeixisError(f"{self.root} has no true boxes for the image '{image_id}'; leave the image out.")
+            raise DeixisError(f"{self.root} has no true boxes for the image '{image_id}'. Leave the image out.")
         return finish(found, image, self.limit)
 
     def describe(self) -> dict[str, Any]:
-        """The data set's name, not where it lies."""
+        """Return the settings as JSON, with the name of the data set but without its folder."""
         from deixis import data
 
         taught = f"boxes: the true boxes of {data.recognise(self.root).NAME}, at test time too"
@@ -80,10 +79,10 @@ class Truth:
 
 @functools.lru_cache(maxsize=2)
 def _read(path: Path) -> Mapping[str, Found]:
-    """Image id -> boxes, best first."""
+    """Read image id -> boxes, best first."""
     found = _read_npz(path) if path.suffix == ".npz" else _read_coco_results(path)
     if not found:
-        raise DeixisError(f"{path} holds no boxes; is it the right file?")
+        raise DeixisError(f"{path} has no boxes. Give a file of boxes.")
     return found
 
 
@@ -142,8 +141,8 @@ def _rows(path: Path, image_id: str, array: Any) -> Found:
         raise BadFile(path, f"the array '{image_id}' is {array.dtype} {array.shape}, not numbers [N, 4] or [N, 5]")
     rows = array.astype(np.float64)
     if not np.isfinite(rows).all():
-        raise BadFile(path, f"the array '{image_id}' holds numbers that are not finite")
-    # Without scores the order of the file is the ranking.
+        raise BadFile(path, f"the array '{image_id}' has numbers that are not finite")
+    # Without scores, boxes are ranked in the order of the file.
     scores = rows[:, 4] if rows.shape[1] == 5 else 1 - np.arange(len(rows)) / len(rows)
     order = np.argsort(-scores, kind="stable")
     return Found(rows[order, :4], scores[order])
@@ -164,5 +163,5 @@ def _truth(root: Path) -> Mapping[str, Found]:
                 boxes = np.concatenate(unions + parts)
                 found[sample.image_id] = Found(boxes, np.ones(len(boxes)))
     if not found:
-        raise DeixisError(f"{root} holds no boxes; 'deixis data check {root}' says what is missing.")
+        raise DeixisError(f"{root} has no boxes. 'deixis data check {root}' lists what is missing.")
     return found

@@ -1,4 +1,4 @@
-"""Selective search: boxes around groups of similar, neighbouring segments; nothing in it has ever seen a box."""
+"""Selective search: boxes around groups of similar neighbouring segments, without box supervision."""
 
 from __future__ import annotations
 
@@ -15,34 +15,33 @@ from deixis.vision.proposals.cover import cover
 
 @dataclass(frozen=True)
 class SelectiveSearch:
-    """OpenCV's selective search at a reduced size, and the boxes that best cover all that it finds.
+    """Selective search of OpenCV on a reduced image, and a selection that covers its boxes.
 
-    OpenCV finds the same few hundred boxes each time and ranks them at random. Here every box found is a guess of
-    where something is; larger, squarer guesses that keep off the border weigh more. The boxes kept are those that
-    come close to most of the weight (:func:`~deixis.vision.proposals.cover.cover`), so places where many groupings
-    agree come first and near-duplicates last. The same picture always gives the same boxes.
+    OpenCV finds a few hundred boxes and ranks them at random. Here each box has a weight: larger and squarer boxes have
+    more, boxes at the border less. :func:`~deixis.vision.proposals.cover.cover` selects the boxes that cover most of
+    the weight, so near-duplicates come last. The same image always gives the same boxes.
 
     The values were chosen on the validation split; ``experiments/proposals`` has the tables.
     """
 
     limit: int = 100
-    side: int = 180  # long side of the picture that is searched, pixels
-    coarseness: tuple[int, ...] = (100, 200, 400)  # k of the graph segmentation: larger k, larger segments
-    smooth: float = 0.8  # sigma of the blur before it
+    side: int = 180  # long side of the reduced image, pixels
+    coarseness: tuple[int, ...] = (100, 200, 400)  # k of the graph segmentation; a larger k gives larger segments
+    smooth: float = 0.8  # sigma of the blur before the segmentation
     smallest: int = 80  # pixels of the smallest segment
     area_power: float = 0.5  # weight by the share of the image, to this power
     square_power: float = 0.75  # weight by the short side over the long one, to this power
-    border: float = 0.7  # weight for each of the image's borders that the box touches
-    ramp: tuple[float, float] = (0.4, 0.9)  # IoU from which a box counts as found, and from which as found in full
+    border: float = 0.7  # factor for each image border that the box touches
+    ramp: tuple[float, float] = (0.4, 0.9)  # IoU from which a box counts as covered in part, and in full
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
-        """At most ``limit`` boxes, the whole image first; a score is what the box adds to those before it."""
+        """Propose at most ``limit`` boxes, the whole image first; a score is the gain in coverage of the box."""
         boxes = self.search(image)
         chosen, gains = cover(boxes, self.weigh(boxes, image), self.limit - 1, self.ramp, whole_image(image))
         return finish(Found(boxes[chosen], gains), image, self.limit)
 
     def search(self, image: Image) -> npt.NDArray[np.float64]:
-        """Every different box ``[N, 4]`` on the way from segments to the whole picture, left to right."""
+        """Return all unique boxes ``[N, 4]`` of the segment groups, left to right."""
         import cv2
 
         height, width = image.shape[:2]
@@ -56,19 +55,19 @@ class SelectiveSearch:
             search.addImage(cv2.cvtColor(picture, colours))
         for k in self.coarseness:
             search.addGraphSegmentation(make.createGraphSegmentation(self.smooth, k, self.smallest))
-        # Groups grow by likeness of colour, texture, size and fit; once more without colour, for things of many.
+        # Groups merge by similarity of colour, texture, size and fill, and again without colour.
         for names in (("Color", "Fill", "Texture", "Size"), ("Fill", "Texture", "Size")):
-            together = make.createSelectiveSearchSegmentationStrategyMultiple()
+            strategy = make.createSelectiveSearchSegmentationStrategyMultiple()
             for name in names:
-                together.addStrategy(
+                strategy.addStrategy(
                     getattr(make, f"createSelectiveSearchSegmentationStrategy{name}")(), 1 / len(names)
                 )
-            search.addStrategy(together)
+            search.addStrategy(strategy)
         found = geometry.from_xywh(np.unique(np.asarray(search.process()), axis=0))
         return found * np.tile([width / small[0], height / small[1]], 2)
 
     def weigh(self, boxes: npt.NDArray[np.float64], image: Image) -> npt.NDArray[np.float64]:
-        """How much it matters that each box ``[N, 4]`` is covered ``[N]``."""
+        """Weights ``[N]`` of boxes ``[N, 4]`` for the selection."""
         height, width = image.shape[:2]
         wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
         touched = (boxes[:, :2] < 1).sum(axis=1) + (boxes[:, 2:] > np.array([width, height]) - 1).sum(axis=1)
@@ -77,5 +76,5 @@ class SelectiveSearch:
         return share**self.area_power * square**self.square_power * self.border**touched
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON."""
+        """Return the settings as JSON."""
         return {"name": "selective-search", "supervision": "none", **settings(self)}

@@ -1,8 +1,8 @@
-"""Nouns for people and animals, as captions use them: those who wear, hold and look."""
+"""Nouns for people and animals in captions."""
 
 from __future__ import annotations
 
-BEINGS = frozenset(
+ANIMATE_NOUNS = frozenset(
     ("adult", "animal", "artist", "athlete", "audience", "baby", "ballerina", "band", "batter", "bear", "being",
      "bicyclist", "biker", "bird", "boarder", "boxer", "boy", "bride", "brother", "bull", "bulldog", "cat",
      "catcher", "cheerleader", "chef", "chicken", "child", "climber", "clown", "coach", "collie", "cop", "couple",
@@ -19,6 +19,8 @@ BEINGS = frozenset(
 )  # fmt: skip
 
 
-def is_being(lemma: str) -> bool:
-    """Whether the noun is one of them; also "fireman", "schoolgirl", "greyhound" and the like."""
-    return lemma in BEINGS or lemma.endswith(("man", "woman", "girl", "boy", "dog", "hound", "boarder", "cyclist"))
+def is_animate(lemma: str) -> bool:
+    """Return whether a noun names a person or an animal; also compounds such as "fireman" and "greyhound"."""
+    return lemma in ANIMATE_NOUNS or lemma.endswith(
+        ("man", "woman", "girl", "boy", "dog", "hound", "boarder", "cyclist")
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deixis.language import parse as module
-from deixis.language.beings import is_being
+from deixis.language.animate import is_animate
 from deixis.language.parse import parse
 
 
@@ -54,7 +54,7 @@ def test_two_who_do_something_together() -> None:
 )
 def test_real_nouns_stay(caption: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mended = parse([caption], cache=False)
-    monkeypatch.setattr(module, "mend", lambda draft, verbs: None)
+    monkeypatch.setattr(module, "correct", lambda parsed, verbs: None)
     assert parse([caption], cache=False) == mended
 
 
@@ -72,6 +72,6 @@ def test_a_bare_boy_is_a_noun() -> None:
     assert parsed.nouns[0]
 
 
-def test_beings() -> None:
-    assert all(map(is_being, ["man", "fireman", "dog", "sheepdog", "greyhound", "snowboarder", "people"]))
-    assert not any(map(is_being, ["car", "water", "hat", "skateboard"]))
+def test_animate_nouns() -> None:
+    assert all(map(is_animate, ["man", "fireman", "dog", "sheepdog", "greyhound", "snowboarder", "people"]))
+    assert not any(map(is_animate, ["car", "water", "hat", "skateboard"]))
