@@ -192,9 +192,9 @@ def test_an_unknown_folder_is_told_what_each_data_set_looks_like(flickr, tmp_pat
     assert captured.out == ""
     for name in data.LOADERS:
         assert f"\n  {name} " in captured.err
-    assert f"{flickr} is one (flickr30k_entities): was that meant?" in captured.err
+    assert f"{flickr} (flickr30k_entities)?" in captured.err
     assert run(["data", "check", str(flickr / "Sentences")]) == 1
-    assert f"{flickr} is one" in capsys.readouterr().err
+    assert f"Did you mean {flickr}" in capsys.readouterr().err
     assert run(["data", "check", str(tmp_path / "nowhere")]) == 1
     assert "nowhere is not a folder" in capsys.readouterr().err
 
