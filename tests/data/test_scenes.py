@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,24 +17,24 @@ import pytest
 from deixis import boxes as geometry
 from deixis.data import load, scenes
 from deixis.data.sample import Entity, Sample
-from deixis.data.scenes.canvas import HAIR, PALETTE, SUPERSAMPLING, Canvas
+from deixis.data.scenes.colours import HAIR, PALETTE
 from deixis.data.scenes.compose import Composition
-from deixis.data.scenes.drawing import Drawing, draw, plain
-from deixis.data.scenes.facts import Relation, referents, thing_ids
-from deixis.data.scenes.layout import Scene
-from deixis.data.scenes.look import LOOSE
+from deixis.data.scenes.draw import SUPERSAMPLING, Drawing, draw
+from deixis.data.scenes.facts import Relation, find_referents, thing_ids
 from deixis.errors import DeixisError
 from deixis.language.tokenise import tokens
 
 SIZE = scenes.SIZE
-KEPT_CAPTIONS = ["f2ebfb71ebbc", "2ede3c3911ea", "797f10f9068f", "5e481904b118", "808257dea1d3", "51995f1f0be8"]
+KEPT_CAPTIONS = ["fb84741ea8c0", "b3e5aa1fcd81", "2b3e8b6d5e31", "1654805f00ce", "07f83065c0fa", "358324c0e51a"]
 KEPT_BOXES = {
-    "bird1": [143.5, 147.0, 203.0, 181.0],
-    "house1": [78.5, 58.5, 196.5, 155.0],
-    "tree1": [7.5, 15.5, 80.5, 123.0],
-    "horse1": [4.5, 95.0, 133.5, 192.5],
+    "man1": [4.0, 79.5, 57.5, 205.5],
+    "dog1": [160.0, 157.0, 213.0, 193.5],
+    "dog2": [87.0, 134.0, 155.5, 183.5],
+    "chair1": [46.5, 126.5, 101.0, 201.5],
+    "bird1": [157.5, 49.5, 209.0, 87.0],
+    "bird2": [119.0, 38.0, 167.5, 74.0],
 }
-KEPT_MEANS = [[[193.9, 192.3, 162.8], [210.1, 188.1, 169.7]], [[166.6, 171.5, 177.9], [196.4, 197.9, 202.3]]]
+KEPT_MEANS = [[[214.6, 222.9, 225.9], [211.0, 214.9, 212.3]], [[172.8, 177.7, 155.2], [189.6, 191.5, 176.7]]]
 TYPES = {"people", "animals", "vehicles", "clothing", "bodyparts", "scene", "other", "notvisual"}
 
 
@@ -54,6 +55,10 @@ def everything(stills: list[Composition], videos: list[Composition]) -> list[Com
 
 def thing_entities(sample: Sample) -> list[Entity]:
     return [entity for entity in sample.entities if "." not in entity.id and not entity.scene]
+
+
+def relations_of(pieces: Sequence[object]) -> list[Relation]:
+    return [piece for piece in pieces if isinstance(piece, Relation)]
 
 
 def frame_boxes(entity: Entity, frame: int) -> npt.NDArray[np.floating]:
@@ -102,6 +107,7 @@ def test_five_different_captions_with_different_words(everything: list[Compositi
 
 
 def test_a_noun_is_shared_by_one_entity_unless_colours_tell_them_apart(stills: list[Composition]) -> None:
+    shared = 0
     for composition in stills:
         for caption in composition.sample.captions:
             for phrase in caption.phrases:
@@ -110,6 +116,8 @@ def test_a_noun_is_shared_by_one_entity_unless_colours_tell_them_apart(stills: l
                 ]
                 if kin and phrase.entity is not None and "." not in phrase.entity:
                     assert set(PALETTE) & set(tokens(phrase.text)), f"{caption.text}: which {phrase.head}?"
+                    shared += 1
+    assert shared > 5
 
 
 def test_plural_phrases_have_as_many_boxes_as_they_say(everything: list[Composition]) -> None:
@@ -132,7 +140,7 @@ def test_plural_phrases_have_as_many_boxes_as_they_say(everything: list[Composit
 def test_said_by_construction_and_shown_by_the_boxes(stills: list[Composition]) -> None:
     counts: dict[str, int] = {}
     for composition in stills:
-        for relation in {relation for sentence in composition.sentences for relation in sentence.relations}:
+        for relation in {relation for sentence in composition.sentences for relation in relations_of(sentence)}:
             assert holds(relation, composition), f"{composition.sample.image_id}: {relation}"
             counts[relation.name] = counts.get(relation.name, 0) + 1
     assert {"hold", "lead", "ride", "kick", "sit", "on", "under", "left", "next", "front", "above"} <= set(counts)
@@ -148,10 +156,8 @@ def holds(relation: Relation, composition: Composition) -> bool:
     if relation.name == "next":
         return bool(abs(a[3] - b[3]) < 0.14 and max(a[0] - b[2], b[0] - a[2]) < 0.08)
     if relation.name == "front":
-        depth = {key: unit_of(composition.scene, composition, key) for key in (relation.subject, relation.object)}
-        units = composition.scene.units
-        near, far = units[depth[relation.subject]], units[depth[relation.object]]
-        return touch and (near.depth > far.depth or far.zone in ("sky", "sea", "wall"))
+        near, far = (composition.scene.units[unit_of(composition, key)] for key in (relation.subject, relation.object))
+        return touch and (near.depth > far.depth or far.zone in ("sky", "sea"))
     if relation.name == "above":
         return bool(a[3] < b[1] + 0.05 and ay < by and inside)
     if relation.name in ("sit", "on"):
@@ -162,12 +168,9 @@ def holds(relation: Relation, composition: Composition) -> bool:
         return bool(inside and touch and ay < by)
     if relation.name == "under":
         return bool(inside and a[1] > b[1] and ay > by)
-    if relation.name == "fly":
-        return bool(by < ay)
-    if relation.name == "hold":  # a balloon is held by its string
-        strings = [e.boxes / SIZE for e in composition.sample.entities if e.id.endswith(".string")]
-        return touch or any(geometry.intersection(boxes, a[None]).any() for boxes in strings)
-    assert relation.name in ("lead", "kick", "chase")
+    if relation.name == "hold":
+        return touch
+    assert relation.name in ("lead", "kick")
     return bool(max(a[0] - b[2], b[0] - a[2]) < 0.25)
 
 
@@ -177,8 +180,8 @@ def around(sample: Sample, key: str) -> npt.NDArray[np.floating]:
     return geometry.union(entity.boxes)
 
 
-def unit_of(scene: Scene, composition: Composition, key: str) -> int:
-    return next(r.unit for r in referents(scene, composition.drawings[0]) if r.id == key)
+def unit_of(composition: Composition, key: str) -> int:
+    return next(r.unit for r in find_referents(composition.scene, composition.drawings[0]) if r.id == key)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,7 @@ def test_wording_names_the_right_end_of_a_relation(
                 if caption.tokens[at : at + len(wanted)] != wanted:
                     continue
                 target = next(p.entity for p in caption.phrases if p.start == at + len(wanted))
-                ends = [r for r in sentence.relations if r.name == name and getattr(r, follows) == target]
+                ends = [r for r in relations_of(sentence) if r.name == name and getattr(r, follows) == target]
                 other = "subject" if follows == "object" else "object"
                 assert any(getattr(r, other) in {p.entity for p in caption.phrases} for r in ends), caption.text
                 seen += 1
@@ -234,7 +237,7 @@ def interior(composition: Composition, key: str) -> npt.NDArray[np.uint8]:
     """The pixels ``[n, 3]`` that belong to an entity alone, without its anti-aliased rim."""
     drawing, k = composition.drawings[0], SUPERSAMPLING
     wanted = owners_of(composition, key)
-    mine = [(thing, plain(part)) in wanted or (thing, "") in wanted for thing, part in drawing.keys]
+    mine = [(thing, part.partition("/")[0]) in wanted or (thing, "") in wanted for thing, part in drawing.keys]
     x1, y1 = np.floor(around(composition.sample, key)[:2]).astype(int)
     x2, y2 = np.ceil(around(composition.sample, key)[2:]).astype(int)
     mask = np.array(mine)[drawing.owners[y1 * k : y2 * k, x1 * k : x2 * k]]
@@ -242,9 +245,9 @@ def interior(composition: Composition, key: str) -> npt.NDArray[np.uint8]:
 
 
 def owners_of(composition: Composition, key: str) -> list[tuple[int, str]]:
-    ids = thing_ids(composition.scene.things)
+    ids = thing_ids(composition.scene)
     if key.startswith("group."):
-        group = next(r for r in referents(composition.scene, composition.drawings[0]) if r.id == key)
+        group = next(r for r in find_referents(composition.scene, composition.drawings[0]) if r.id == key)
         return [(thing, "") for thing in group.things]
     name, _, part = key.partition(".")
     return [(ids.index(name), part)]
@@ -262,7 +265,7 @@ def test_boxes_lie_in_the_picture_and_parts_in_their_thing(everything: list[Comp
             assert (geometry.area(entity.boxes) > 0).all()
             assert (len(entity.boxes) == 0) == entity.scene
             name, _, part = entity.id.partition(".")
-            if not part or name == "group" or part in LOOSE:
+            if not part or name == "group":
                 continue
             owner = sample.entity(name)
             assert owner is not None
@@ -291,15 +294,12 @@ def test_boxes_are_tight_on_the_visible_pixels(stills: list[Composition], videos
                 if entity.scene or entity.id.startswith("group.") or len(boxes) == 0:
                     continue
                 ((thing, part),) = owners_of(composition, entity.id)
-                if not part:
-                    mine = [box for (owner, name), box in drawn.items() if owner == thing and name not in LOOSE]
-                    np.testing.assert_array_equal(boxes, [geometry.union(mine)], err_msg=entity.id)
-                elif part == "head" and (thing, "face") in drawn:
-                    mine = [drawn[thing, name] for name in ("face", "hair", "beard") if (thing, name) in drawn]
-                    assert geometry.iou(boxes, [geometry.union(mine)])[0, 0] > 0.9, entity.id
+                mine = {key: box for (owner, key), box in drawn.items() if owner == thing}
+                if part:
+                    instances = [box.tolist() for key, box in mine.items() if key.partition("/")[0] == part]
+                    assert all(box in instances for box in boxes.tolist()), entity.id
                 else:
-                    mine = [box for (owner, name), box in drawn.items() if owner == thing and plain(name) == part]
-                    assert all(box in np.array(mine).tolist() for box in boxes.tolist()), entity.id
+                    np.testing.assert_array_equal(boxes, [geometry.union(list(mine.values()))], err_msg=entity.id)
 
 
 def extents(drawing: Drawing) -> dict[tuple[int, str], npt.NDArray[np.floating]]:
@@ -324,28 +324,19 @@ def test_a_box_is_where_the_picture_changes_when_the_thing_is_gone(
     stills: list[Composition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Owners of pixels are bookkeeping; this looks at the colours themselves."""
-    monkeypatch.setattr(Canvas, "shadow", lambda *_: None)
+    monkeypatch.setattr("deixis.data.scenes.draw.draw_shadow", lambda *_: None)
     checked = 0
-    for composition in stills[:12]:
+    blank = np.zeros((SUPERSAMPLING * SIZE, SUPERSAMPLING * SIZE, 4), np.uint8)
+    for composition in stills[:16]:
         scene = composition.scene
-        blank = Canvas(SIZE)
-        with_all = draw(scene, blank.copy())
+        with_all = draw(scene, blank)
         for number, unit in enumerate(scene.units):
-            if len(unit.things) > 1:
-                continue
-            box = with_all.boxes[scene.offsets()[number]]
             units = [*scene.units[:number], *scene.units[number + 1 :]]
-            without = draw(replace(scene, units=tuple(units)), blank.copy())
-            changed = (with_all.pixels != without.pixels).any(-1)
-            if (
-                box is None
-                or not changed.any()
-                or unit.things[0].look.held is not None
-                or unit.things[0].kind == "balloon"
-            ):
-                continue
-            np.testing.assert_allclose(extent(changed), box, atol=1.01, err_msg=unit.things[0].kind)
-            checked += 1
+            changed = (with_all.pixels != draw(replace(scene, units=tuple(units)), blank).pixels).any(-1)
+            if len(unit.things) == 1 and changed.any():
+                box = with_all.boxes[scene.members(number)[0]]
+                np.testing.assert_allclose(extent(changed), box, atol=1.01, err_msg=unit.things[0].look.kind)
+                checked += 1
     assert checked > 12
 
 
@@ -385,7 +376,7 @@ def test_videos_have_frames_and_boxes_by_frame(videos: list[Composition]) -> Non
 
 
 def test_motion_goes_the_way_that_captions_say(videos: list[Composition]) -> None:
-    ways, gone = 0, 0
+    ways = 0
     for composition in videos:
         for caption in composition.sample.captions:
             entity = composition.sample.entity(caption.phrases[0].entity or "")
@@ -401,17 +392,12 @@ def test_motion_goes_the_way_that_captions_say(videos: list[Composition]) -> Non
                     move = geometry.centre(geometry.union(last))[0] - geometry.centre(geometry.union(first))[0]
                     assert sign * move > 0, text
                     ways += 1
-            if "leaves the picture" in text or "leave the picture" in text:
-                assert entity.frames.max() < scenes.FRAMES - 1
-                gone += 1
-            if "into view" in text:
-                assert entity.frames.min() > 0
     assert ways > 5
 
 
 def test_what_is_said_of_a_video_holds_in_every_frame(videos: list[Composition]) -> None:
     for composition in videos:
-        for relation in {r for sentence in composition.sentences for r in sentence.relations}:
+        for relation in {r for sentence in composition.sentences for r in relations_of(sentence)}:
             if relation.name != "left":
                 continue
             a, b = (composition.sample.entity(key) for key in (relation.subject, relation.object))

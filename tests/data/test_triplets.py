@@ -26,13 +26,14 @@ from deixis.types import Phrase
 
 
 def test_phrases_of_made_scenes_come_with_their_boxes() -> None:
-    scene = make_scene(1, 0)
+    scene = make_scene(0, 0, split="test")
     found = list(phrase_triplets(scene))
-    girl = scene.entity("girl1")
-    assert girl is not None
-    boxes = {t.box for t in found if t.text == "a young girl"}
-    assert boxes == {tuple(girl.boxes[0].tolist())}
-    assert not any(t.text == "the living room" for t in found)  # a scene has no box
+    dog = scene.entity("dog1")
+    assert dog is not None
+    boxes = {t.box for t in found if t.text == "a grey dog"}
+    assert boxes == {tuple(dog.boxes[0].tolist())}
+    assert any(p.text == "the snowy ground" for c in scene.captions for p in c.phrases)
+    assert not any(t.text == "the snowy ground" for t in found)  # a scene has no box
     large = list(phrase_triplets(scene, min_area=0.05))
     assert 0 < len(large) < len(found)
 

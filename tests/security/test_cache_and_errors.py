@@ -57,6 +57,7 @@ def test_the_picture_of_a_caption_is_private(
     cache: Path, models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picture().save(tmp_path / "a.png")
+    monkeypatch.setenv("COLORTERM", "truecolor")  # rich remembers the codes of a style from its first use
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr("deixis.pipelines.output.find_protocol", lambda environment: None)
     assert cli.run(["caption", str(tmp_path / "a.png"), "--model", str(models[0]), "--processes", "1"]) == 0

@@ -1,145 +1,138 @@
-"""The kinds of things there are: how high they are, what colours they come in, and how one of them is made."""
+"""Kinds of things and the places where they are found. Lists are texts with commas; shapes are in ``shapes.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from deixis.data.scenes.backdrop import Setting
-from deixis.data.scenes.canvas import HAIR, Paint, Rgb, mix_paint
-from deixis.data.scenes.dice import Dice
-from deixis.data.scenes.look import Look
-from deixis.data.scenes.things import Thing
+from deixis.data.scenes.colours import HAIR, SKIN, Rgb
 
 PEOPLE = ("man", "woman", "boy", "girl")
-ANIMALS = ("dog", "cat", "horse", "cow", "sheep", "bird", "duck")
-VEHICLES = ("car", "bus", "truck", "bicycle", "boat")
-NOUN = {"pine": "tree", "palm": "tree"}
-"""Kinds that captions call by another kind's name."""
+_BRIGHT = "red, orange, yellow, green, blue, purple, pink"
+_CLOTH = f"{_BRIGHT}, white, black, grey, brown"
+_FUR = "brown, black, white, grey"
 
-HEIGHT = {
-    "man": 0.56, "woman": 0.53, "boy": 0.4, "girl": 0.39,
-    "dog": 0.23, "cat": 0.2, "horse": 0.44, "cow": 0.33, "sheep": 0.26, "bird": 0.12, "duck": 0.17,
-    "car": 0.24, "bus": 0.36, "truck": 0.32, "bicycle": 0.3, "boat": 0.26,
-    "house": 0.5, "tree": 0.68, "pine": 0.66, "palm": 0.7, "bush": 0.18, "flower": 0.22, "plant": 0.28,
-    "rock": 0.13, "bench": 0.22, "table": 0.25, "chair": 0.34, "sofa": 0.27, "lamp": 0.6, "sign": 0.42,
-    "picture": 0.2, "snowman": 0.4, "ball": 0.11, "balloon": 0.34, "umbrella": 0.34, "kite": 0.3, "flag": 0.34,
-    "book": 0.09, "cup": 0.085, "box": 0.15, "bucket": 0.13, "bag": 0.15,
+
+_SKIES = (((168, 212, 240), (232, 244, 250)), ((184, 216, 246), (250, 240, 226)), ((252, 214, 190), (252, 240, 218)))
+_WALLS = (((238, 226, 206), (226, 215, 196)), ((214, 228, 222), (203, 217, 211)), ((226, 218, 234), (215, 207, 222)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of thing. Points are in hundredths of its height."""
+
+    height: float  # in picture widths, when it stands in front
+    nouns: str  # words for one
+    plurals: str = ""  # words for several
+    type: str = "other"  # as in Flickr30k Entities
+    colours: str = _BRIGHT  # of its main paint, which captions name
+    patterns: str = ""  # of its main paint, or of the top of a person
+    traits: Mapping[str, str] = field(default_factory=dict)  # values of each trait
+    paints: Mapping[str, str] = field(default_factory=dict)  # colours of further paints
+    details: Mapping[str, str] = field(default_factory=dict)  # parts that captions name, with a word that is true
+    verb: str = "stand"  # what it does if it has no pose
+    zone: str = "ground"  # where it stands: ground, far, sky or sea
+    moves: str = ""  # how it can move through a video
+    use: str = ""  # pose of a person who holds or rides it
+    grip: float = -50  # y of the hand that holds it
+    top: tuple[float, float, float] = (0, 0, 0)  # where things are upon it: x from, x to, y
+    cover: tuple[float, float, float] = (0, 0, 0)  # what is under it: distance from the middle from, to; how high
+
+
+_SIZED = {"size": ", , , big, small"}
+_DOG, _CAT, _WALK = {"pose": "stand, walk, run", **_SIZED}, {"pose": "sit", **_SIZED}, {"pose": "stand, walk"}
+_BIRD, _FLY, _SAIL, _TRUNK = {"pose": "stand, fly"}, {"pose": "fly"}, {"sail": "white, red"}, {"trunk": "brown"}
+_PERSON = {"hat": ", , , , hat, cap", "glasses": ", , , , yes"}
+_MALE = {"top": "shirt, jacket, sweater", "bottom": "pants, pants, shorts", "hair": "short, short, curly", **_PERSON}
+_FEMALE = {"top": "shirt, jacket, sweater, dress", "bottom": "pants, skirt", "hair": "long, long, curly", **_PERSON}
+_WORN = {"skin": ", ".join(SKIN), "top": _CLOTH, "bottom": _FUR, "shoes": _FUR, "hat": _CLOTH}
+_ADULT, _CHILD = {"hair": ", ".join(HAIR), **_WORN}, {"hair": "black, brown, blond, red", **_WORN}
+KINDS: dict[str, Kind] = {
+    "man": Kind(0.56, "man, man, guy", "men, guys", "people", "", "striped", {"beard": ", , yes", **_MALE}, _ADULT),
+    "woman": Kind(0.53, "woman, woman, lady", "women, ladies", "people", "", "striped", _FEMALE, _ADULT),
+    "boy": Kind(0.4, "boy, boy, young boy", "boys, boys, kids, children", "people", "", "striped", _MALE, _CHILD),
+    "girl": Kind(0.39, "girl, girl, little girl", "girls, kids, children", "people", "", "striped", _FEMALE, _CHILD),
+    "people": Kind(0.5, "", "people", "people"),
+    "dog": Kind(0.23, "dog", "dogs", "animals", _FUR, "spotted", _DOG, {"collar": "red, blue"}, {"ears": "floppy"}),
+    "cat": Kind(0.2, "cat", "cats", "animals", "orange, black, white, grey", "striped", _CAT, {}, {"ears": "pointed"}),
+    "horse": Kind(0.5, "horse", "horses", "animals", _FUR, "spotted", _WALK, {"saddle": "red, blue"},
+                  {"tail": "long", "mane": "thick"}, use="ride", top=(-2, -2, -68)),
+    "cow": Kind(0.33, "cow", "cows", "animals", "white, brown, black", "spotted", _WALK, {}, {"horns": "short"}),
+    "sheep": Kind(0.26, "sheep", "sheep", "animals", "white, grey", traits=_WALK),
+    "bird": Kind(0.12, "bird", "birds", "animals", "red, blue, yellow, black", "", _BIRD, {}, {"beak": "orange"}),
+    "car": Kind(0.24, "car", "cars", "vehicles", _CLOTH, verb="park", moves="drive", top=(-20, 20, -97)),
+    "bicycle": Kind(0.33, "bicycle, bike", "", "vehicles", verb="park", use="cycle", top=(-19, -19, -88)),
+    "boat": Kind(0.26, "boat, sailboat", "boats", "vehicles", paints=_SAIL, verb="float", zone="sea", moves="sail"),
+    "house": Kind(0.5, "house, building", colours="white, yellow, pink, blue, grey", traits=_SIZED, zone="far",
+                  paints={"roof": "red, brown, grey, blue", "door": "red, blue, green, brown"},
+                  details={"windows": "square", "chimney": "small"}, top=(-16, 16, -93)),
+    "tree": Kind(0.68, "tree", "trees", "other", "green", "", _SIZED, _TRUNK, zone="far", cover=(14, 18, 40)),
+    "flower": Kind(0.22, "flower", "flowers", use="hold", grip=-20),
+    "rock": Kind(0.13, "rock, stone", colours="grey, grey, brown", traits=_SIZED, verb="lie", top=(-10, 10, -90)),
+    "bench": Kind(0.22, "bench", colours="brown, green, red, white", top=(-65, 65, -48), cover=(0, 50, 60)),
+    "table": Kind(0.25, "table", colours="brown, white, red, blue, black", top=(-50, 50, -99), cover=(0, 30, 72)),
+    "chair": Kind(0.34, "chair", colours="brown, white, red, blue, green", top=(-3, 3, -46)),
+    "sofa": Kind(0.27, "sofa, couch", patterns="striped", top=(-70, 70, -50)),
+    "lamp": Kind(0.6, "lamp, light", patterns="striped", zone="far"),
+    "ball": Kind(0.11, "ball", "balls", patterns="striped, spotted", verb="lie", moves="roll", use="carry"),
+    "balloon": Kind(0.34, "balloon", patterns="striped", traits=_FLY, verb="float", moves="rise", use="hold", grip=0),
+    "umbrella": Kind(0.4, "umbrella", patterns="striped", use="hold", grip=-5, cover=(8, 12, 50)),
+    "kite": Kind(0.4, "kite", traits=_FLY, verb="fly", moves="rise", use="hold", grip=0),
+    "flag": Kind(0.34, "flag", patterns="striped", use="hold", grip=-18),
+    "book": Kind(0.1, "book", colours="red, blue, green, purple, black, orange", verb="lie", use="carry"),
+    "box": Kind(0.14, "box", "boxes", colours="brown, red, blue, green, yellow", traits=_SIZED, use="carry"),
+    "bag": Kind(0.15, "bag", colours=_CLOTH, patterns="striped", verb="lie", use="hang", grip=-96),
 }  # fmt: skip
-"""Height in picture widths when it stands in front."""
 
-_BRIGHT = ("red", "orange", "yellow", "green", "blue", "purple", "pink")
-_CLOTH = (*_BRIGHT, "white", "black", "grey", "brown")
-_SKIN: tuple[Rgb, ...] = ((252, 220, 192), (238, 194, 158), (206, 152, 112), (150, 104, 76), (112, 78, 60))
-_COLOURS: dict[str, tuple[str, ...]] = {
-    "dog": ("brown", "black", "white", "grey"),
-    "cat": ("orange", "black", "white", "grey"),
-    "horse": ("brown", "black", "white", "grey"),
-    "cow": ("white", "brown", "black"),
-    "sheep": ("white", "black", "grey"),
-    "bird": ("red", "blue", "yellow", "black", "green"),
-    "duck": ("white", "brown", "yellow", "grey"),
-    "car": (*_BRIGHT, "white", "black", "grey"),
-    "house": ("white", "yellow", "pink", "blue", "grey", "orange"),
-    "tree": ("green", "green", "green", "orange", "yellow"),
-    "pine": ("green",),
-    "palm": ("green",),
-    "bush": ("green",),
-    "rock": ("grey", "grey", "brown"),
-    "bench": ("brown", "green", "red", "white", "grey"),
-    "table": ("brown", "white", "red", "blue", "black"),
-    "chair": ("brown", "white", "red", "blue", "green", "black"),
-    "sofa": (*_BRIGHT, "grey", "brown"),
-    "lamp": ("black", "grey", "green"),
-    "sign": ("red", "blue", "yellow"),
-    "box": ("brown", "red", "blue", "green", "yellow", "white", "purple"),
-    "book": ("red", "blue", "green", "purple", "black", "orange"),
-    "bag": ("red", "blue", "green", "brown", "black", "yellow", "pink"),
-    "cup": (*_BRIGHT, "white", "black"),
-}
-_PATTERNS = {
-    "dog": ("spotted",), "cat": ("striped",), "cow": ("spotted",), "horse": ("spotted",), "umbrella": ("striped",),
-    "ball": ("striped", "spotted"), "flag": ("striped",), "cup": ("striped",), "bucket": ("striped",),
-    "bag": ("striped",), "balloon": ("striped",), "sofa": ("striped",),
+
+@dataclass(frozen=True)
+class Setting:
+    """A place: how captions name it, how it is painted, and what may be there."""
+
+    phrases: str
+    ground: tuple[Rgb, Rgb]  # colours, far and near
+    stamps: tuple[tuple[str, int, float, float, float], ...]  # name, how many at most, y from, y to, size; see draw.py
+    scenery: str
+    animals: str
+    items: str  # what people hold, and what lies on or under other things
+    groups: str  # what may come in groups, besides animals and people
+    airborne: str = "bird, bird, balloon, kite"
+    people: str = ", ".join(PEOPLE)
+    upper: tuple[tuple[Rgb, Rgb], ...] = _SKIES  # colours of the sky or wall, at the top and at the horizon
+
+
+_SKY = (("sun", 1, -0.84, -0.66, 0.05), ("clouds", 4, -0.9, -0.45, 0.05))
+_HILLS, _GRASS = ("hill", 4, 0.02, 0.02, 0.12), ("tuft", 40, 0.06, 1.0, 0.018)
+_CLUTTER = (("pebble", 16, 0.3, 1.0, 0.006), ("scribble", 2, 0.2, 0.95, 0.07), ("scribble", 2, 0.2, 0.95, 0.07))
+SETTINGS: dict[str, Setting] = {
+    "park": Setting(
+        "in a park, in the park, on the grass, on the lawn", ((190, 214, 156), (168, 200, 134)),
+        (*_SKY, _HILLS, _GRASS, *_CLUTTER), "tree, tree, bench, bench, rock, lamp, flower, house, bicycle, table",
+        "dog, cat, bird, horse", "balloon, umbrella, ball, kite, book, flag, bag", "flower, tree",
+    ),
+    "beach": Setting(
+        "on the beach, at the beach, on the sand, by the sea", ((244, 228, 194), (233, 211, 171)),
+        (*_SKY, ("foam", 1, 0, 0, 1), *_CLUTTER), "tree, boat, boat, umbrella, rock, chair, ball", "dog, bird",
+        "kite, ball, flag, umbrella", "ball, boat",
+    ),
+    "street": Setting(
+        "on the street, on a street, in the city, on the road", ((202, 201, 204), (186, 185, 190)),
+        (*_SKY, ("skyline", 1, 0, 0, 1), ("road", 1, 0, 0, 1), *_CLUTTER), "car, car, bicycle, lamp, tree, bench",
+        "dog, cat, bird", "umbrella, bag, box, balloon, flag", "car",
+    ),
+    "snow": Setting(
+        "in the snow, on the snow, on the snowy ground", ((242, 245, 251), (228, 234, 244)),
+        (*_SKY, _HILLS, ("flake", 60, -1, 1, 0.005), *_CLUTTER), "tree, house, rock, car, bench",
+        "dog, horse, bird", "flag, box, bag, umbrella", "tree",
+    ),
+    "field": Setting(
+        "in a field, in the field, on a farm", ((216, 214, 150), (200, 198, 126)),
+        (*_SKY, _HILLS, ("fence", 1, 0, 0, 1), _GRASS, *_CLUTTER), "tree, house, rock, flower, bicycle",
+        "cow, sheep, horse, dog", "bag, flag, kite, flower, box", "flower",
+    ),
+    "room": Setting(
+        "in a room, in the room, in the living room", ((222, 201, 176), (208, 186, 158)),
+        (("floor", 1, 0, 0, 1), ("rug", 1, 0.65, 0.65, 1.1), *_CLUTTER[1:]), "table, chair, sofa, lamp",
+        "dog, cat", "book, box, balloon, ball, bag", "ball, box", airborne="", upper=_WALLS,
+    ),
 }  # fmt: skip
-_SIZED = ("dog", "cat", "bird", "tree", "house", "ball", "box", "rock", "boat", "bush", "balloon", "kite")
-
-
-def colours(kind: str) -> tuple[str, ...]:
-    """The colours that a kind comes in."""
-    return _COLOURS.get(kind, _BRIGHT)
-
-
-def make_thing(dice: Dice, kind: str, setting: Setting, given: Mapping[str, str]) -> Thing:
-    """Any thing but a person, with its colours and sometimes a size; some traits may be given."""
-    traits = dict(given)
-    colour = dice.pick(colours(kind))
-    pattern = dice.pick(_PATTERNS.get(kind, ("",))) if dice.chance(0.6 if kind == "cow" else 0.25) else ""
-    paints = {"main": mix_paint(dice, colour, pattern)}
-
-    def other(slot: str, *names: str, striped: float = 0.0) -> None:
-        name = dice.pick([name for name in names if name != colour])
-        paints[slot] = mix_paint(dice, name, "striped" if dice.chance(striped) else "")
-
-    if kind == "house":
-        other("roof", "red", "brown", "grey", "blue", "green")
-        other("door", "red", "blue", "green", "brown", "white", "yellow")
-    elif kind in ("tree", "pine", "palm"):
-        other("trunk", "brown")
-        if kind == "pine" and setting.name == "snow":
-            traits["snowy"] = "yes"
-    elif kind == "bush":
-        other("berries", "red", "pink", "yellow", "white")
-    elif kind == "truck":
-        other("cab", "white", "grey", "black")
-    elif kind == "boat":
-        other("sail", "white", "red", "yellow", "orange", "blue", striped=0.3)
-    elif kind == "snowman":
-        other("scarf", *_BRIGHT, striped=0.4)
-    elif kind == "dog" and dice.chance(0.45):
-        other("collar", "red", "blue", "green", "yellow")
-    elif kind == "lamp" and setting.name == "room":
-        traits["indoors"] = "yes"
-        other("main", *_BRIGHT, striped=0.25)
-    elif kind == "umbrella" and traits.get("pose") != "held":
-        traits["standing"] = "yes"
-    if kind in ("dog", "cat"):
-        traits.setdefault("pose", dice.pick(("stand", "sit", "walk", "run")))
-    elif kind in ("horse", "cow", "sheep"):
-        traits.setdefault("pose", dice.pick(("stand", "walk")))
-    if kind in _SIZED and dice.chance(0.4):
-        traits.setdefault("size", dice.pick(("big", "small")))
-    height = HEIGHT[kind] * dice.between(0.93, 1.07)
-    height *= {"big": 1.3, "small": 0.7}.get(traits.get("size", ""), 1.0)
-    height *= 1.8 if traits.get("standing") else 1.0
-    return Thing(Look(kind, paints, traits, dice.between(0, 1)), height, flip=dice.chance(0.5))
-
-
-def make_person(dice: Dice, kind: str, setting: Setting, pose: str) -> Thing:
-    """A person who faces right."""
-    male, cold, astride = kind in ("man", "boy"), setting.name == "snow", pose in ("ride", "cycle")
-    top = dice.pick(("jacket", "sweater", "coat") if cold else ("shirt", "shirt", "shirt", "jacket", "sweater"))
-    bottom = "pants" if cold or astride or dice.chance(0.5) else "shorts" if male else "skirt"
-    if bottom == "pants" and dice.chance(0.3):
-        bottom = "jeans"
-    if not (male or cold or astride) and dice.chance(0.4):
-        top = bottom = "dress"
-    traits = {"pose": pose, "top": top, "bottom": bottom}
-    traits["hair"] = dice.pick(("short", "short", "curly") if male else ("long", "long", "tied", "curly"))
-    colour = dice.pick(_CLOTH if top != "dress" else _BRIGHT)
-    others = [name for name in ("blue", "black", "grey", "brown", "green", "white", "red") if name != colour]
-    hair = dice.pick(tuple(HAIR) if kind in ("man", "woman") else ("black", "brown", "blond", "red"))
-    paints = {
-        "skin": Paint("skin", dice.pick(_SKIN)),
-        "hair": mix_paint(dice, hair, palette=HAIR),
-        "top": mix_paint(dice, colour, "striped" if top != "coat" and dice.chance(0.28) else ""),
-        "bottom": mix_paint(dice, "blue" if bottom == "jeans" else dice.pick(others)),
-        "shoes": mix_paint(dice, dice.pick(("black", "brown", "white", "red"))),
-    }
-    if dice.chance(0.6 if cold else 0.35):
-        traits["hat"] = "beanie" if cold else dice.pick(("hat", "cap"))
-        paints["hat"] = mix_paint(dice, dice.pick([name for name in _CLOTH if name != colour]))
-    if kind == "man" and dice.chance(0.35):
-        traits["beard"] = "yes"
-    if dice.chance(0.2):
-        traits["glasses"] = "yes"
-    return Thing(Look(kind, paints, traits, dice.between(0, 1)), HEIGHT[kind] * dice.between(0.95, 1.05))
