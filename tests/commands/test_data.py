@@ -145,7 +145,7 @@ def test_many_skipped_records_do_not_flood_the_screen(flickr, capsys):
     (flickr / "train.txt").write_text("\n".join(["1"] * 51))
     run(["data", "check", str(flickr)])
     talk = capsys.readouterr().out
-    assert talk.count("image 1 is listed twice") == 10
+    assert talk.count("duplicate image 1") == 10
     assert "and 40 more; --json lists them all" in talk
     report, _ = check(flickr, capsys)
     assert len(report["skipped"]) == 50
@@ -171,9 +171,9 @@ def test_pictures_that_do_not_fit_their_boxes_are_warned_of(flickr, capsys):
     (flickr / "flickr30k-images" / "5.jpg").write_bytes(b"not a picture")
     report, talk = check(flickr, capsys)
     assert report["skipped"] == []
-    assert "val: 1 of 2 pictures looked at do not have the size" in talk
-    assert "4.jpg has 45 x 30 pixels, its annotation says 90 x 60" in talk
-    assert "val: 1 of 2 pictures looked at cannot be read" in talk
+    assert "val: 1 of 2 checked images do not have the annotated size" in talk
+    assert "4.jpg has 45 x 30 pixels, its annotation has 90 x 60" in talk
+    assert "val: 1 of 2 checked images cannot be read" in talk
 
 
 def test_a_users_own_folder(tmp_path, capsys):
@@ -192,9 +192,9 @@ def test_an_unknown_folder_is_told_what_each_data_set_looks_like(flickr, tmp_pat
     assert captured.out == ""
     for name in data.LOADERS:
         assert f"\n  {name} " in captured.err
-    assert f"{flickr} is one (flickr30k_entities): was that meant?" in captured.err
+    assert f"{flickr} (flickr30k_entities)?" in captured.err
     assert run(["data", "check", str(flickr / "Sentences")]) == 1
-    assert f"{flickr} is one" in capsys.readouterr().err
+    assert f"Did you mean {flickr}" in capsys.readouterr().err
     assert run(["data", "check", str(tmp_path / "nowhere")]) == 1
     assert "nowhere is not a folder" in capsys.readouterr().err
 
@@ -251,7 +251,7 @@ def test_samples_without_a_picture_are_passed_by(flickr, tmp_path, capsys):
     ("options", "code", "says"),
     [
         (["--n", "0"], 2, "at least 1"),
-        (["--split", "dev"], 1, "there is train, val, test"),
+        (["--split", "dev"], 1, "Available: train, val, test"),
         (["--out", "nowhere/sheet.png"], 1, "nowhere/sheet.png cannot be written"),
         (["--out", "sheet.words"], 1, "sheet.words cannot be written"),
         (["--split", "test"], 1, "the split is empty"),

@@ -55,7 +55,7 @@ def test_an_export_without_image_sizes_writes_nothing_and_fails(to, tmp_path, ca
     [
         ("{broken", [], 1, "has nothing to export (1 bad records"),
         (None, [], 1, "does not exist"),
-        ('{"x": 1}', [], 1, "of no format that is known"),
+        ('{"x": 1}', [], 1, "unknown format"),
         (json.dumps(SAID.to_json()), ["--split", "../x"], 2, "a plain name"),
         (json.dumps(SAID.to_json()), ["--images", "no-such"], 1, "is not a folder"),
     ],

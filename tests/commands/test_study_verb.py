@@ -10,33 +10,33 @@ import pytest
 from PIL import Image
 
 from deixis import cli
-from deixis.study.book import Book, Plan
+from deixis.study.database import Plan, StudyDatabase
 from deixis.study.pairs import Pair
 from deixis.types import GroundedCaption, Grounding
 
 
 @pytest.fixture
-def book(tmp_path):
+def database(tmp_path):
     """A study of ten photographs with three words each."""
     box_a, box_b = (0.0, 0.0, 9.0, 9.0), (20.0, 0.0, 30.0, 9.0)
     pairs = [Pair(f"{i // 3}.jpg", f"word{i % 3}", 60, 40, box_a, box_b) for i in range(30)]
-    return Book.begin(tmp_path / "study.sqlite", Plan("da", "updown", images_each=4), pairs)
+    return StudyDatabase.create_or_open(tmp_path / "study.sqlite", Plan("da", "updown", images_each=4), pairs)
 
 
-def test_results_from_the_command_line(book, capsys):
-    assert cli.run(["study", "--results", str(book.path)]) == 0
+def test_results_from_the_command_line(database, capsys):
+    assert cli.run(["study", "--results", str(database.path)]) == 0
     assert "has no ratings yet" in capsys.readouterr().err
     for name in ("Ann", "Bob"):
-        rater = book.enter(name)
+        rater = database.enter(name)
         for _ in range(12):
-            book.rate(rater, book.desk(rater).turn.item, "equal" if name == "Ann" else "left")
-    assert cli.run(["study", "--results", str(book.path), "--json"]) == 0
+            database.rate(rater, database.status(rater).turn.item, "equal" if name == "Ann" else "left")
+    assert cli.run(["study", "--results", str(database.path), "--json"]) == 0
     said = capsys.readouterr()
     results = json.loads(said.out)
     assert (results["a"], results["b"], results["words_in_study"]) == ("da", "updown", 30)
     assert results["results"]["equal"] == 0.5
     assert results["results"]["agreement"]["ambiguous"] == 1
-    assert cli.run(["study", "--results", str(book.path)]) == 0
+    assert cli.run(["study", "--results", str(database.path)]) == 0
     said = capsys.readouterr()
     assert said.err == ""
     assert "100.0% ambiguous" in said.out
@@ -54,8 +54,8 @@ def predictions(folder, name, model, sentence="a dog", size=(60, 40)):
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"sentence": "a cat"}, "no word that both have a box for"),
-        ({"size": (40, 60)}, "1.jpg has 60 x 40 pixels, not 40 x 60"),
+        ({"sentence": "a cat"}, "no common word with boxes"),
+        ({"size": (40, 60)}, "1.jpg has 60 x 40 pixels. Expected 40 x 60"),
     ],
 )
 def test_predictions_that_do_not_belong_together(tmp_path, capsys, more, reason):
@@ -105,4 +105,4 @@ def test_a_study_is_served_until_a_signal(tmp_path):
     assert "1 words of 1 photographs, da against updown" in said
     assert f"ready: {ready['url']}" in said
     assert "--results" in said
-    assert Book(tmp_path / "s.sqlite").words() == 1
+    assert StudyDatabase(tmp_path / "s.sqlite").words() == 1

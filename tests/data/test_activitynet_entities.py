@@ -154,26 +154,26 @@ def test_one_bad_record_does_not_hide_the_others(tmp_path):
     assert [sample.image_id[-1] for sample in dataset] == ["0", "6", "7", "8", "9"]
     assert reasons(dataset) == [
         'v_a, segment 1: the field "tokens" is missing',
-        "v_a, segment 2: the lists of its objects differ in length: "
+        "v_a, segment 2: the lists of objects differ in length: "
         "3 process_idx, 3 process_clss, 3 process_bnd_box, 2 frame_ind",
-        "v_a, segment 3: the lists of its objects differ in length: "
+        "v_a, segment 3: the lists of objects differ in length: "
         "3 process_idx, 1 process_clss, 3 process_bnd_box, 3 frame_ind",
-        'v_a, segment 4: "tokens" is not a list of words',
-        "v_a, segment 5: an object was expected, not []",
-        "v_a, segment 6, object 1: frame 10 is not one of 0 to 9",
-        "v_a, segment 6, object 2: \"frame_ind\" is '9', not a whole number",
+        'v_a, segment 4: "tokens" must be a list of strings',
+        "v_a, segment 5: expected a JSON object, got []",
+        "v_a, segment 6, object 1: frame 10 is not in the range 0 to 9",
+        "v_a, segment 6, object 2: \"frame_ind\" is '9'. Expected an integer",
         "v_a, segment 7, object 0: the box from (10, 20) to (10, 50) is empty",
-        'v_a, segment 7, object 1: "process_bnd_box" is [1, 2, 3], not 4 numbers',
-        "v_a, segment 7, object 2: the box from (730, 1) to (741, 6) is empty or outside its image",
-        "v_a, segment 8, object 0: the sentence has 10 tokens and no number 80",
-        'v_a, segment 8, object 1: "process_idx" is [1], not 2 numbers',
-        "v_a, segment 8: the object word 5 (',') is no word",
-        "v_a, segment 9, object 0: a class is not text",
-        "v_a, segment 9, object 2: \"process_clss\" is 'car', not a list",
+        'v_a, segment 7, object 1: "process_bnd_box" is [1, 2, 3]. Expected 4 numbers',
+        "v_a, segment 7, object 2: the box from (730, 1) to (741, 6) is empty or outside the image",
+        "v_a, segment 8, object 0: word 80 is not in the sentence of 10 tokens",
+        'v_a, segment 8, object 1: "process_idx" is [1]. Expected 2 numbers',
+        "v_a, segment 8: the object word 5 (',') has no token",
+        "v_a, segment 9, object 0: a class must be a nonempty string",
+        "v_a, segment 9, object 2: \"process_clss\" is 'car'. Expected a list",
         'v_b: the field "segments" is missing',
-        "v_gone: it is in the list of videos and has no annotation",
-        'v_c: "segments" is not an object of numbered segments',
-        "v_d: an object was expected, not 3",
+        "v_gone: the video is in the list of videos, but has no annotation",
+        'v_c: "segments" must be an object with numbers as keys',
+        "v_d: expected a JSON object, got 3",
     ]
     # A bad box costs the box, not the word.
     boxless = dataset[2]
@@ -185,7 +185,7 @@ def test_one_bad_record_does_not_hide_the_others(tmp_path):
 def test_a_video_name_leads_nowhere_else(tmp_path):
     dataset = anet.load(build(tmp_path, {"../v": {"segments": {"0": BARE}}}, {"validation": ["../v"]}), "val")
     assert len(dataset) == 0
-    assert reasons(dataset) == ["../v, segment 0: '../v' is not a plain file name"]
+    assert reasons(dataset) == ["../v, segment 0: '../v' is not a file name without a folder"]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ def test_a_video_name_leads_nowhere_else(tmp_path):
     [
         ("", None, rf"{TRAINVAL}, line 1: not valid JSON"),
         ('{"annotations":\n {"v_a": }}', None, rf"{TRAINVAL}, line 2: not valid JSON"),
-        ("[1]", None, rf'{TRAINVAL}: no object "annotations" in it'),
+        ("[1]", None, rf'{TRAINVAL}: the object "annotations" is missing'),
         (None, "{", r"split_ids_anet_entities\.json, line 1: not valid JSON"),
-        (None, {"training": []}, r'split_ids_anet_entities\.json: no list of videos "validation" in it'),
-        (None, {"validation": [1]}, r'split_ids_anet_entities\.json: no list of videos "validation" in it'),
+        (None, {"training": []}, r'split_ids_anet_entities\.json: the list of videos "validation" is missing'),
+        (None, {"validation": [1]}, r'split_ids_anet_entities\.json: the list of videos "validation" is missing'),
     ],
 )
 def test_unusable_files_are_named(tmp_path, videos, lists, says):
@@ -205,7 +205,7 @@ def test_unusable_files_are_named(tmp_path, videos, lists, says):
 
 
 def test_a_split_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(DeixisError, match="no split 'test'; there is train, val"):
+    with pytest.raises(DeixisError, match=r"no split 'test'\. Available: train, val"):
         anet.load(build(tmp_path), "test")
     (tmp_path / "split_ids_anet_entities.json").unlink()
     assert anet.recognise(tmp_path)

@@ -36,7 +36,7 @@ def test_load_finds_the_data_set_by_itself(tmp_path):
         (tmp_path / "Sentences" / f"{image}.txt").write_text("[/EN#1/people A man] walks .\n")
     (tmp_path / "Annotations").mkdir()
     assert [sample.image_id for sample in data.load(tmp_path, "val")] == ["4"]
-    with pytest.raises(DeixisError, match="there is train, val, test"):
+    with pytest.raises(DeixisError, match="Available: train, val, test"):
         data.load(str(tmp_path), "dev")
 
 

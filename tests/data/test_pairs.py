@@ -78,20 +78,20 @@ def test_bad_rows_are_named_and_the_others_stay(tmp_path):
         (3, '"caption" is empty'),
         (4, '"image" is empty'),
         (5, 'the field "image" is missing'),
-        (6, '"caption" is 3, not text'),
-        (7, "the path '../secret.jpg' leaves the folder"),
-        (8, "the path '/etc/passwd' leads outside the folder"),
-        (9, "the path 'link.jpg' leads outside the folder"),
-        (10, f"'{'n' * 40}' cannot be a path (File name too long)"),
+        (6, '"caption" is 3. Expected a string'),
+        (7, "the path '../secret.jpg' contains '..' or a null character"),
+        (8, "the path '/etc/passwd' is outside the folder"),
+        (9, "the path 'link.jpg' is outside the folder"),
+        (10, f"'{'n' * 40}' is not a valid path (File name too long)"),
     ]
 
 
 def test_a_missing_column_is_named(tmp_path):
     (tmp_path / "captions.csv").write_text("file,caption\na.jpg,x\n")
-    with pytest.raises(BadFile, match=r"captions\.csv, line 1: no column image \(its columns: file, caption\)"):
+    with pytest.raises(BadFile, match=r"captions\.csv, line 1: missing column: image \(its columns: file, caption\)"):
         pairs.load(tmp_path, "train")
     (tmp_path / "captions.csv").write_text("image;caption\na.jpg;x\n")
-    with pytest.raises(BadFile, match="no column image and no column caption"):
+    with pytest.raises(BadFile, match="missing column: image, caption"):
         pairs.splits(tmp_path)
 
 
@@ -116,11 +116,11 @@ def test_an_image_is_never_in_two_splits(tmp_path):
     assert [sample.image_id for sample in train] == ["a.jpg"]
     assert [caption.text for caption in val[0].captions] == ["Two cats, asleep", "inherits"]
     assert reasons(train) == [
-        (5, "a.jpg is already in the split train (line 2), not val"),
+        (5, "a.jpg is in two splits: train (line 2) and val"),
         (6, "c.jpg has no split"),
     ]
     assert train.skipped == val.skipped
-    with pytest.raises(DeixisError, match="no split 'test'; there is train, val"):
+    with pytest.raises(DeixisError, match=r"no split 'test'\. Available: train, val"):
         pairs.load(root, "test")
 
 
@@ -153,13 +153,13 @@ def test_shares_of_nothing_are_never_drawn(name, seed):
 
 def test_shares_must_make_sense():
     for shares in ({}, {"train": 0.0}, {"train": 1.0, "val": -0.5}):
-        with pytest.raises(DeixisError, match="shares"):
+        with pytest.raises(DeixisError, match="Invalid fractions of the splits"):
             pairs.assign("a.jpg", 0, shares)
 
 
 def test_one_captions_file_is_meant(tmp_path):
     assert not pairs.recognise(tmp_path)
-    with pytest.raises(DeixisError, match="write one with the columns image and caption"):
+    with pytest.raises(DeixisError, match="Add one with the columns image and caption"):
         pairs.splits(tmp_path)
     write(tmp_path, "csv")
     write(tmp_path, "jsonl")

@@ -111,11 +111,13 @@ def test_a_split_may_be_named_shortly(tmp_path):
     build(root, "refcocog", "google", REFS[3:])
     assert len(refer.load(root, "umd:train")) == 1
     assert refer.splits(root)[-2:] == ("refcocog:google:testB", "refcocog:umd:train")
-    with pytest.raises(DeixisError, match=r"one file of references.*refcoco\+:unc, refcocog:google, refcocog:umd"):
+    with pytest.raises(
+        DeixisError, match=r"must select one reference file.*refcoco\+:unc, refcocog:google, refcocog:umd"
+    ):
         refer.load(root, "train")
     with pytest.raises(DeixisError, match="refcocog:google, refcocog:umd"):
         refer.load(root, "refcocog:train")
-    with pytest.raises(DeixisError, match="no split 'val'; there is train, testA, testB"):
+    with pytest.raises(DeixisError, match=r"no split 'val'\. Available: train, testA, testB"):
         refer.load(root, "refcoco+:val")
 
 
@@ -192,16 +194,16 @@ def test_one_bad_reference_does_not_hide_the_others(tmp_path):
     assert all(name == "refs(unc).p" for name, _ in reasons(dataset))
     assert [reason for _, reason in reasons(dataset)] == [
         'reference 8: the field "split" is missing',
-        "reference 9: an object was expected, not 'not a reference'",
-        "reference 10: it has no usable sentence",
-        "reference 21, sentence 1: it has no words",
-        "reference 21, sentence 2: an object was expected, not 7",
-        'reference 12: "image_id" is neither a number nor a name',
-        "reference 10: the box from (1, 2) to (1, 6) is empty or outside its image",
-        "reference 11: the box from (500, 2) to (510, 6) is empty or outside its image",
-        'reference 12: "bbox" is [1, 2, 10], not 4 numbers',
+        "reference 9: expected a JSON object, got 'not a reference'",
+        "reference 10: the reference has no usable sentence",
+        "reference 21, sentence 1: the sentence has no words",
+        "reference 21, sentence 2: expected a JSON object, got 7",
+        'reference 12: "image_id" must be an integer or a nonempty string',
+        "reference 10: the box from (1, 2) to (1, 6) is empty or outside the image",
+        "reference 11: the box from (500, 2) to (510, 6) is empty or outside the image",
+        'reference 12: "bbox" is [1, 2, 10]. Expected 4 numbers',
         'reference 13: the field "bbox" is missing',
-        "reference 14: the path '../outside.jpg' leaves the folder",
+        "reference 14: the path '../outside.jpg' contains '..' or a null character",
         "reference 15: annotation 9999 is not in instances.json",
         "reference 16: image 424242 is not in instances.json",
         "reference 17: annotation 3007 belongs to another image",
@@ -223,8 +225,11 @@ def test_bad_instances_records_are_noted(tmp_path):
     [
         ("", r"instances\.json, line 1: not valid JSON"),
         ('{"images": [],\n"annotations": [1,]}', r"instances\.json, line 2: not valid JSON"),
-        ("[]", r"instances\.json: no list \"images\" in it"),
-        ('{"images": [], "annotations": {}, "categories": []}', r"instances\.json: a list of annotation records"),
+        ("[]", r"instances\.json: the list \"images\" is missing"),
+        (
+            '{"images": [], "annotations": {}, "categories": []}',
+            r"instances\.json: expected a list of annotation records",
+        ),
     ],
 )
 def test_unusable_instances_are_named(tmp_path, content, says):
@@ -256,7 +261,7 @@ def test_a_pickle_that_shares_its_sentences_without_end_is_refused(tmp_path):
     # 300 bytes for each reference, and each names the same 20,000 sentences again: 20 million sentences.
     sentences = [{"sent": "x"}] * 20_000
     refs = [{**ref(n, 3007, 98304, "val"), "sentences": sentences} for n in range(1000)]
-    with pytest.raises(BadFile, match="repeats its sentences without end"):
+    with pytest.raises(BadFile, match="more sentences than bytes"):
         refer.load(build(tmp_path, refs=refs), "val")
 
 

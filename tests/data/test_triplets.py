@@ -87,7 +87,7 @@ def test_detections_are_read(tmp_path: Path) -> None:
     file = tmp_path / "found.json.gz"
     file.write_bytes(gzip.compress(json.dumps(records).encode()))
     assert read_detections(file) == {"a": [Named("dog", (1, 2, 11, 22), 0.9)], "5": [Named("car", (0, 0, 4, 4), 0.5)]}
-    with pytest.raises(BadFile, match=r"no detection has a score of 0\.95"):
+    with pytest.raises(BadFile, match=r"no detection has a score >= 0\.95"):
         read_detections(file, 0.95)
 
 
@@ -95,7 +95,7 @@ def test_detections_are_read(tmp_path: Path) -> None:
     ("content", "said"),
     [
         ("{}", "a COCO results list"),
-        ("nonsense", "not readable as JSON"),
+        ("nonsense", "invalid JSON"),
         ('[{"image_id": 1, "score": 1}]', "record 0"),
     ],
 )

@@ -315,7 +315,7 @@ def test_regions_of_a_split_are_extracted_once_and_unreadable_photographs_are_re
     monkeypatch.setattr(Sample, "open", open_sample)
     photos, skipped = SplitPhotos(world.samples), list[str]()
     assert list(photos.extract(extractor, skipped.append)) == [sample.image_id for sample in world.samples]
-    assert skipped == [f"{broken.image_id} is left out: {broken.image_id} cannot be read."]
+    assert skipped == [f"{broken.image_id} is skipped: {broken.image_id} cannot be read."]
     assert broken.image_id not in photos
     assert len(photos) == 3
     for image in photos:

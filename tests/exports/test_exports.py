@@ -15,8 +15,17 @@ from deixis.data.reading import BadRecord
 from deixis.data.report import inspect
 from deixis.data.sample import Caption, Dataset, Sample
 from deixis.errors import DeixisError
-from deixis.exports import FILES, FORMATS, look_up, put_into_captions, read, write
-from deixis.exports.picture import Album, Answer, Picture, file_names, find_words, letters, place, with_size
+from deixis.exports import FILES, FORMATS, add_files, add_to_captions, read, write
+from deixis.exports.picture import (
+    Answer,
+    Picture,
+    PictureBuilder,
+    file_names,
+    find_words,
+    place,
+    text_and_spans,
+    with_size,
+)
 from deixis.photographs import Photographs
 from deixis.types import GroundedCaption, Grounding, HeatMap
 
@@ -161,7 +170,7 @@ def test_the_loader_reads_exported_flickr30k_entities(tmp_path):
     assert report.dataset == "flickr30k_entities"
     counts = report.splits["val"]
     assert (counts.images, counts.captions, counts.phrases, counts.boxes) == (2, 4, 4, 4)
-    assert all("captions where 5 belong" in note.reason for note in report.skipped)
+    assert all("expected 5 captions" in note.reason for note in report.skipped)
     sample = data.load(tmp_path, "val")[0]
     assert sample.captions[0].tokens == SAID.words
     assert (tmp_path / "Sentences/beach.txt").read_text() == (
@@ -243,7 +252,7 @@ def test_a_turned_rectangle_is_named(tmp_path):
     path.write_text(json.dumps(tasks))
     skipped = []
     assert read(path, skipped) == []
-    assert "task 0: a rectangle is turned" in str(skipped[0])
+    assert "task 0: a rotated rectangle" in str(skipped[0])
 
 
 # Names and paths ----------------------------------------------------------------------------------------------------
@@ -280,7 +289,7 @@ def test_an_unknown_size_is_named_where_it_is_needed(tmp_path):
     picture = Picture("x", None, (replace(SAID, image="x", width=0, height=0),))
     for format in ("coco", "label-studio", "pascal-voc"):
         [note] = write([picture], format, tmp_path / format)
-        assert "its size is not known" in str(note)
+        assert "unknown image size" in str(note)
     assert there_and_back([picture], "flickr30k-entities", tmp_path)[0].size is None
     assert there_and_back([picture], "csv", tmp_path) == [without(picture, "parts")]
 
@@ -291,7 +300,7 @@ def test_photographs_tell_sizes_and_file_names(tmp_path):
     (tmp_path / "a").mkdir()
     Image.new("RGB", (30, 20)).save(tmp_path / "a" / "17.jpg")
     caption = GroundedCaption(("dog",), (Grounding("dog", (1.0, 2.0, 3.0, 4.0), 1.0, 0, 1),), image="17")
-    [picture] = look_up([Picture("17", None, (caption,))], Photographs(tmp_path), [])
+    [picture] = add_files([Picture("17", None, (caption,))], Photographs(tmp_path), [])
     assert (picture.size, picture.file, picture.captions[0].height) == ((30, 20), "a/17.jpg", 20)
     write([picture], "label-studio", tmp_path / "out", prefix="p/")
     assert json.loads((tmp_path / "out/tasks.json").read_text())[0]["data"]["image"] == "p/a/17.jpg"
@@ -303,7 +312,7 @@ def test_photographs_tell_sizes_and_file_names(tmp_path):
 def test_marked_phrases_cannot_share_words(tmp_path):
     crossing = Grounding("dog and", (0.0, 0.0, 9.0, 9.0), 0.5, 2, 4)
     notes = write([Picture("x", None, (replace(SAID, groundings=(crossing, DOG)),))], "flickr30k-entities", tmp_path)
-    assert [note.reason for note in notes] == ["'dog' shares words with 'dog and', and marked phrases cannot"]
+    assert [note.reason for note in notes] == ["'dog' overlaps 'dog and'; this format has no overlapping phrases"]
     assert "[/EN#1/other dog, and] the" in (tmp_path / "Sentences/x.txt").read_text()
 
 
@@ -317,9 +326,9 @@ def test_brackets_and_line_breaks_do_not_break_the_markup(tmp_path):
 
 def test_words_of_another_tokeniser_keep_their_places():
     odd = GroundedCaption(("a", "t-shirt's", "ok.", "hat"), (Grounding("hat", (0.0, 0.0, 1.0, 1.0), 1.0, 3, 4),))
-    text, places = letters(odd)
+    text, places = text_and_spans(odd)
     assert [text[slice(*place)] for place in places] == list(odd.words)
-    text, places = letters(SAID)
+    text, places = text_and_spans(SAID)
     assert text == SAID.caption
     assert text[slice(*places[2])] == "dog"
 
@@ -340,7 +349,7 @@ def test_a_place_that_a_file_tells_counts_unless_the_words_stand_elsewhere():
     assert place(DOG, words, 2, 4).end == 4  # a longer span that begins with the word
     puppy = replace(DOG, text="puppy")
     assert place(puppy, words, 1, 3).start == 1
-    with pytest.raises(BadRecord, match="'puppy' is not among the 6 words"):
+    with pytest.raises(BadRecord, match="'puppy' is not in the 6 words"):
         place(puppy, words, 5, 7)
 
 
@@ -362,7 +371,7 @@ def test_answers_go_into_the_captions_of_a_data_set():
         return Answer(Grounding(phrase, (x, 0.0, 9.0, 9.0), 0.5), "scan", caption, start)
 
     answers = (answer("a man", 0.0, 0, 3), answer("hats", 1.0), answer("a hat", 2.0), answer("a tree", 3.0))
-    [picture] = put_into_captions([Picture("1.jpg", None, (), answers)], Dataset("pairs", "test", samples))
+    [picture] = add_to_captions([Picture("1.jpg", None, (), answers)], Dataset("pairs", "test", samples))
     first, second = picture.captions
     assert [(g.text, g.start, g.end, g.box[0]) for g in first.groundings] == [("a man", 3, 5, 0.0), ("hats", 6, 7, 1.0)]
     assert [(g.text, g.start, g.end, g.box[0]) for g in second.groundings] == [("a hat", 0, 2, 2.0)]
@@ -395,9 +404,9 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path):
     assert read(path, skipped) == [PICTURES[0]]
     assert sorted(note.line for note in skipped) == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
     told = "\n".join(map(str, skipped))
-    assert "'dog': the box from (200, 0) to (210, 10) is empty or outside its image" in told
-    assert "--image says which photograph is meant" in told
-    assert "beach.jpg has 99 x 80 pixels here and 100 x 80 before" in told
+    assert "'dog': the box from (200, 0) to (210, 10) is empty or outside the image" in told
+    assert "Set --image" in told
+    assert "beach.jpg has size 99 x 80 here, but 100 x 80 in an earlier record" in told
 
 
 def test_records_without_an_image_are_of_the_one_that_is_named(tmp_path):
@@ -483,15 +492,15 @@ def test_outputs_of_other_models(tmp_path):
     [picture] = read(path, [])
     assert picture.captions[0].groundings[0].box == (10.0, 10.0, 50.0, 40.0)
     path.write_text(json.dumps({"results": {"1": [{"clss": [], "idx_in_sent": [], "bbox": []}]}}))
-    with pytest.raises(DeixisError, match="names classes, not words"):
+    with pytest.raises(DeixisError, match="has classes instead of words"):
         read(path, [])
 
 
 def test_album_takes_the_size_from_whoever_tells_it():
-    album = Album()
-    album.add_caption(replace(SAID, width=0, height=0))
-    album.add_answer("beach.jpg", HAT, (100, 80))
-    [picture] = album.pictures()
+    builder = PictureBuilder()
+    builder.add_caption(replace(SAID, width=0, height=0))
+    builder.add_answer("beach.jpg", HAT, (100, 80))
+    [picture] = builder.pictures()
     assert (picture.size, picture.captions[0].width) == ((100, 80), 100)
 
 

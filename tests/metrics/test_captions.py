@@ -189,8 +189,8 @@ def test_a_reference_without_words_beside_others_is_let_through() -> None:
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
     [
-        ({"7": ["a"]}, {"7": []}, "Image 7 has an empty reference"),
-        ({"7": ["a"]}, {"7": [[]]}, "Image 7 has an empty reference"),
+        ({"7": ["a"]}, {"7": []}, "Image 7 has only empty reference captions"),
+        ({"7": ["a"]}, {"7": [[]]}, "Image 7 has only empty reference captions"),
         ({}, {"7": [["a"]]}, "Image 7 has no caption"),
         ({"7": ["a"], "8": ["a"]}, {"7": [["a"]]}, "Image 8 has no reference"),
         ({}, {str(n): [["a"]] for n in range(5)}, "Images 0, 1, 2 and 2 more have no caption"),
@@ -277,7 +277,7 @@ def test_a_java_that_hangs_is_stopped_and_gone(monkeypatch: pytest.MonkeyPatch, 
     fake_java(
         tmp_path, monkeypatch, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     )
-    with pytest.raises(java.JavaError, match="did not answer"):
+    with pytest.raises(java.JavaError, match="did not finish"):
         java.meteor({"1": ["a"]}, {"1": [["a"]]}, seconds=2)
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)
@@ -287,8 +287,8 @@ def test_a_java_that_hangs_is_stopped_and_gone(monkeypatch: pytest.MonkeyPatch, 
     ("script", "message"),
     [
         ("import sys; sys.exit('Error: no heap\\nat line 1')", "METEOR failed: Error: no heap"),
-        ("print('1 2 3')", "stopped before the last"),
-        ("print('Usage: meteor')", "stopped before the last"),
+        ("print('1 2 3')", "METEOR output is incomplete"),
+        ("print('Usage: meteor')", "METEOR output is incomplete"),
     ],
 )
 def test_a_java_that_fails_is_reported(

@@ -211,7 +211,7 @@ def test_frequencies_without_the_prefix_of_an_ngram_are_taken() -> None:
     ],
 )
 def test_frequencies_that_cannot_be_are_refused(counts: dict[tuple[str, ...], float], images: float) -> None:
-    with pytest.raises(DeixisError, match=r"n-gram|counts of images"):
+    with pytest.raises(DeixisError, match=r"Invalid document frequencies"):
         document_frequencies_from(counts, images)
 
 
@@ -241,5 +241,5 @@ def test_what_cannot_be_scored_is_named() -> None:
     with pytest.raises(ValueError, match="1 captions, but 2"):
         scorer.score([["a"]], ["1", "1"])
     for empty in ([], [[]]):
-        with pytest.raises(DeixisError, match="Image 3 has an empty reference"):
+        with pytest.raises(DeixisError, match="Image 3 has only empty reference captions"):
             CiderD({"1": [["a"]], "3": empty})

@@ -121,8 +121,8 @@ def test_every_word_is_of_one_kind(pairs):
     said = {str(i): [s] for i, (_, s) in enumerate(pairs)}
     matches = match_words(shown, said)
     counts = error_counts(matches)
-    unsaid = (matches.shown_match < 0).sum()
-    assert sum(n.sum() for n in counts.values()) == len(matches.said_item) + unsaid
+    unsaid = (matches.ref_match < 0).sum()
+    assert sum(n.sum() for n in counts.values()) == len(matches.pred_item) + unsaid
     scores = {s.name: s for s in error_scores(matches)}
     assert sum(scores[f"errors_{kind}"].value for kind in KINDS) == pytest.approx(1.0)
     wrong = sum(scores[f"wrong_{kind}"].value for kind in WRONG_KINDS)

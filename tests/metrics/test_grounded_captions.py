@@ -181,8 +181,8 @@ def test_sentences_without_annotation():
     assert values(reference, said, replace(ACTIVITYNET, sentences="annotated"))["F1_all_per_sent"] == 1.0
     # the Flickr30k evaluator has no such rule: the dog is a word too many there
     assert class_counts(match_words(reference, said), "all").table.sum() == 5
-    assert len(match_words(reference, said).said_item) == 2
-    assert len(match_words(reference, said, ACTIVITYNET).said_item) == 1
+    assert len(match_words(reference, said).pred_item) == 2
+    assert len(match_words(reference, said, ACTIVITYNET).pred_item) == 1
 
 
 def test_frames_have_to_agree():
@@ -230,13 +230,13 @@ def test_refusals():
     some = {"a": [Sentence((word("man", LEFT),), ("man",))]}
     with pytest.raises(DeixisError, match="no image"):
         match_words({}, some)
-    with pytest.raises(DeixisError, match="no word with a box"):
+    with pytest.raises(DeixisError, match="no object word with a box"):
         match_words({"a": [Sentence((), ("man",))]}, some)
-    with pytest.raises(DeixisError, match="image a has 2 generated captions"):
+    with pytest.raises(DeixisError, match="Image a has 2 generated captions"):
         match_words(some, {"a": some["a"] * 2})
-    with pytest.raises(DeixisError, match="image a has 2 grounded sentences where the reference has 1"):
+    with pytest.raises(DeixisError, match="Image a has 2 grounded sentences, but the reference has 1"):
         word_accuracy(some, {"a": some["a"] * 2})
-    with pytest.raises(ValueError, match="2 boxes and 1 frames"):
+    with pytest.raises(ValueError, match="2 boxes, but 1 frames"):
         ObjectWord("man", 0, (LEFT, RIGHT), (1,))
 
 

@@ -110,12 +110,12 @@ def test_the_median_of_a_resample_follows_from_the_sums(folds: int) -> None:
 @pytest.mark.parametrize(
     ("similarities", "images", "options", "message"),
     [
-        (np.zeros((2, 9)), ["a", "b"], {}, "2 x 9, but there are 2 images and 10 captions"),
+        (np.zeros((2, 9)), ["a", "b"], {}, "2 x 9. Expected 2 images x 10 captions"),
         (np.zeros((2, 10)), ["a", "b"], {"folds": 5}, "5 equal folds"),
-        (np.full((2, 10), np.nan), ["a", "b"], {}, "row 0 and caption 0 is not a number"),
+        (np.full((2, 10), np.nan), ["a", "b"], {}, "row 0 and caption 0 is not finite"),
         (np.zeros((2, 2)), ["a", "b"], {"owner": [0, 0]}, "row 1 has no caption"),
         (np.zeros((2, 2)), ["a", "b"], {"owner": [0, 2]}, "from 0 to 1"),
-        (np.zeros((0, 0)), [], {}, "no image"),
+        (np.zeros((0, 0)), [], {}, "at least one image"),
     ],
 )
 def test_what_cannot_be_searched_is_named(

@@ -71,7 +71,7 @@ def test_packed_text_gives_the_scores_back_and_damage_is_refused(tmp_path: Path)
         assert (back[score.name].value, back[score.name].signature) == (score.value, score.signature)
         np.testing.assert_array_equal(back[score.name].stats, score.stats)
     for damaged in (text[:-8], "no base64", pack_scores([])[::-1]):
-        with pytest.raises(DeixisError, match=r"a\.jsonl: no packed scores"):
+        with pytest.raises(DeixisError, match=r"a\.jsonl: invalid compressed scores"):
             unpack_scores(damaged, tmp_path / "a.jsonl")
 
 
@@ -84,22 +84,22 @@ def test_mean_leaves_out_items_without_a_value() -> None:
 @pytest.mark.parametrize(
     ("part", "field", "value", "reason"),
     [
-        ("scores", "value", 0.9, "does not follow"),
-        ("scores", "items", [0.5], "do not fit"),
-        ("scores", "ids", 4, "sound"),
-        ("scores", "ids", -1, "no ids"),
-        ("scores", "table", -1, "no table"),
-        ("scores", "table", 1, "does not follow"),
-        ("scores", "rule", "magic", "does not know"),
+        ("scores", "value", 0.9, "the value of rate does not match its items"),
+        ("scores", "items", [0.5], "the statistics of rate do not match its items"),
+        ("scores", "ids", 4, "invalid score file"),
+        ("scores", "ids", -1, "invalid index of ids"),
+        ("scores", "table", -1, "invalid index of ids or table"),
+        ("scores", "table", 1, "the value of rate does not match its items"),
+        ("scores", "rule", "magic", "does not exist in this version"),
         ("scores", "name", "mean", "occurs twice"),
         ("scores", "name", None, "not a string"),
-        ("tables", "places", [0, 1, 0, 2], "add up"),
-        ("tables", "places", [-1, 1, 0, 1], "add up"),
-        ("tables", "starts", [0, 3, 2, 4], "add up"),
-        ("tables", "starts", [], "sound"),
-        ("tables", "starts", [0, 2, 4], "do not fit"),
-        ("tables", "values", [1, 2, 1], "add up"),
-        ("tables", "values", ["x", 2, 1, 1], "sound"),
+        ("tables", "places", [0, 1, 0, 2], "a table is inconsistent"),
+        ("tables", "places", [-1, 1, 0, 1], "a table is inconsistent"),
+        ("tables", "starts", [0, 3, 2, 4], "a table is inconsistent"),
+        ("tables", "starts", [], "invalid score file"),
+        ("tables", "starts", [0, 2, 4], "the statistics of rate do not match its items"),
+        ("tables", "values", [1, 2, 1], "a table is inconsistent"),
+        ("tables", "values", ["x", 2, 1, 1], "invalid score file"),
         ("tables", "columns", 2**40, "too large"),
     ],
 )

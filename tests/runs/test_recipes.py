@@ -34,7 +34,7 @@ def test_recipes_are_found_and_come_back_from_json(name: str) -> None:
 
 
 def test_an_unknown_name_gets_similar_ones() -> None:
-    with pytest.raises(UsageError, match=r"no recipe 'updwn'. Did you mean updown"):
+    with pytest.raises(UsageError, match=r"unknown recipe 'updwn'. Did you mean updown"):
         find_recipe("updwn")
 
 
@@ -76,7 +76,7 @@ def test_small_recipes_have_small_matchers() -> None:
         ("reir --teacher scan", "does not train a captioner"),
         ("updown --reward-model scan", "Add --reward cider"),
         ("updown --reward bleu", "invalid choice"),
-        ("updown --teacher nobody", "neither scan, nor pos-scan, nor the folder"),
+        ("updown --teacher nobody", "expected scan, pos-scan or the folder"),
         ("cyclical --cycle", "has the loss 'cycle' already"),
         ("updown --phases.0.epoch 2", "invalid options for updown: '--phases.0.epoch 2'"),
     ],
@@ -144,7 +144,7 @@ def test_old_fields_are_read_under_their_new_names() -> None:
     assert (recipe.self_critical.reward_model, recipe.self_critical.min_gap) == ("scan", 0.2)
     with pytest.raises(DeixisError, match="has no field 'cover'"):
         read_recipe({**kept, "model": {"cover": 1}})
-    with pytest.raises(DeixisError, match="not complete"):
+    with pytest.raises(DeixisError, match="incomplete UpDownRecipe"):
         read_recipe({"critic": critic})
 
 

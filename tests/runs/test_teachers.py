@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_told(data: TrainingData, matcher: Path, tmp_path: 
     wider = replace(critic, model=replace(critic.model, hidden=16))
     with pytest.raises(DeixisError, match=r"hidden \(kept 12, asked 16\)"):
         run_recipe(wider, data, tmp_path / "c", init=InitFrom(model=start))
-    with pytest.raises(DeixisError, match="no phase that is trained uses --teacher"):
+    with pytest.raises(DeixisError, match="no phase of this run uses --teacher"):
         run_recipe(quick(UPDOWN), data, tmp_path / "d", init=InitFrom(teacher=matcher))
     with pytest.raises(DeixisError, match="another --teacher"):
         run_recipe(quick(with_teacher(UPDOWN, "scan")), data, tmp_path / "g", init=InitFrom(teacher=matcher))

@@ -23,7 +23,7 @@ from deixis.data.reading import read_table
 from deixis.data.sample import Skipped
 from deixis.errors import DeixisError
 from deixis.exports import read, write
-from deixis.exports.picture import Album, Answer
+from deixis.exports.picture import Answer, PictureBuilder
 from deixis.fields import from_dict
 from deixis.files import require_sha256
 from deixis.layers.minilm import minilm_encoder, minilm_weights
@@ -324,9 +324,9 @@ FORMULAS = ("=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\tx", "'=1", "''=1", 
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_table_has_no_formulas_and_gives_texts_back(text: str, tmp_path: Path) -> None:
-    album = Album()
-    album.add_answer(f"{text}.png", Answer(Grounding(text, (-0.0, 1.0, 2.0, 3.0), 0.5), text), (60, 40))
-    pictures = album.pictures()
+    builder = PictureBuilder()
+    builder.add_answer(f"{text}.png", Answer(Grounding(text, (-0.0, 1.0, 2.0, 3.0), 0.5), text), (60, 40))
+    pictures = builder.pictures()
     write(pictures, "csv", tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
         [row] = csv.DictReader(file)

@@ -25,7 +25,7 @@ from deixis.serve.guard import Hosts
 from deixis.serve.run import TimedProtocol, listen, server_config
 from deixis.serve.upload import UploadLimits
 from deixis.study.app import create_app as study_app
-from deixis.study.book import Book, Plan
+from deixis.study.database import Plan, StudyDatabase
 from deixis.study.pairs import Pair
 
 STUDY_ROUTES = {"/v1/raters": {"name": "Ada"}, "/v1/raters/1/ratings": {"item": 1, "choice": "left"}}
@@ -100,16 +100,16 @@ def start() -> Iterator[Callable[[FastAPI], Server]]:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Book:
+def database(tmp_path: Path) -> StudyDatabase:
     box = (0.0, 0.0, 10.0, 10.0)
     pairs = [Pair("a.png", f"word{n}", 60, 40, box, (5.0, 5.0, 20.0, 20.0)) for n in range(6)]
-    return Book.begin(tmp_path / "study.sqlite", Plan(), pairs)
+    return StudyDatabase.create_or_open(tmp_path / "study.sqlite", Plan(), pairs)
 
 
 @pytest.fixture
-def study(book: Book, tmp_path: Path, start: Callable[[FastAPI], Server]) -> Server:
+def study(database: StudyDatabase, tmp_path: Path, start: Callable[[FastAPI], Server]) -> Server:
     picture().save(tmp_path / "a.png")
-    return start(study_app(book, {"a.png": tmp_path / "a.png"}))
+    return start(study_app(database, {"a.png": tmp_path / "a.png"}))
 
 
 @pytest.fixture(scope="session")
@@ -193,7 +193,7 @@ def test_a_page_of_another_site_changes_nothing(either: Server, headers: dict[st
         assert "another site" in answer.json()["detail"]
 
 
-def test_a_foreign_page_cannot_undo_ratings(study: Server, book: Book) -> None:
+def test_a_foreign_page_cannot_undo_ratings(study: Server, database: StudyDatabase) -> None:
     token = study.token()
     rater = study.post("/v1/raters", {"name": "Ada"}, **token).json()
     for _ in range(5):
@@ -201,25 +201,25 @@ def test_a_foreign_page_cannot_undo_ratings(study: Server, book: Book) -> None:
         rater = study.post(
             f"/v1/raters/{rater['rater']}/ratings", {"item": turn["item"], "choice": "left"}, **token
         ).json()
-    assert len(book.ratings()) == 5
+    assert len(database.ratings()) == 5
     for _ in range(5):
         assert study.send("POST", "/v1/raters/1/undo", Origin="http://evil.example").status == 403
         assert study.send("POST", "/v1/raters/1/undo").status == 403  # no token
         assert study.send("POST", "/v1/raters/1/undo", X_Deixis_Token="guessed").status == 403
-    assert len(book.ratings()) == 5
+    assert len(database.ratings()) == 5
     assert study.post("/v1/raters/1/undo", **token, Origin=f"http://127.0.0.1:{study.port}").status == 200
-    assert len(book.ratings()) == 4
+    assert len(database.ratings()) == 4
 
 
-def test_every_route_of_the_study_that_changes_it_wants_the_token(study: Server, book: Book) -> None:
+def test_every_route_of_the_study_that_changes_it_wants_the_token(study: Server, database: StudyDatabase) -> None:
     for path in [path for method, path in routes(study.app) if method != "GET"]:
         answer = study.post(path, STUDY_ROUTES.get(path))
         assert (answer.status, "token" in answer.json()["detail"]) == (403, True), path
-    assert book.assigned() == {}
+    assert database.assigned() == {}
 
 
-def test_tokens_differ(study: Server, book: Book, start: Callable[[FastAPI], Server]) -> None:
-    other = start(study_app(book, {}))
+def test_tokens_differ(study: Server, database: StudyDatabase, start: Callable[[FastAPI], Server]) -> None:
+    other = start(study_app(database, {}))
     assert study.token() != other.token()
 
 
@@ -237,7 +237,7 @@ def test_every_answer_has_the_security_headers(either: Server) -> None:
 
 
 def test_an_unforeseen_error_has_the_security_headers_too(study: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Book, "image_of", lambda self, item: 1 / 0)
+    monkeypatch.setattr(StudyDatabase, "image_of", lambda self, item: 1 / 0)
     answer = study.send("GET", "/v1/photographs/1")
     assert answer.status == 500
     assert "division" not in answer.body.decode()

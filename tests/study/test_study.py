@@ -10,7 +10,7 @@ import pytest
 
 from deixis.errors import DeixisError
 from deixis.exports.picture import Answer, Picture
-from deixis.study.book import Book, Plan
+from deixis.study.database import Plan, StudyDatabase
 from deixis.study.pairs import Pair, match_pairs
 from deixis.study.results import Rating, agreement, fleiss_kappa, summarise
 from deixis.types import GroundedCaption, Grounding
@@ -66,7 +66,7 @@ def test_only_photographs_that_both_speak_of_and_that_are_there():
     assert match_pairs([replace(picture(said), size=None)], [picture(said)]) == []
 
 
-# The book -----------------------------------------------------------------------------------------------------------
+# The database ---------------------------------------------------------------------------------------------------------
 
 
 def pairs(images=10, words=3):
@@ -78,137 +78,137 @@ def pairs(images=10, words=3):
 
 
 @pytest.fixture
-def book(tmp_path):
-    return Book.begin(tmp_path / "study.sqlite", Plan("da", "updown", images_each=4), pairs())
+def database(tmp_path):
+    return StudyDatabase.create_or_open(tmp_path / "study.sqlite", Plan("da", "updown", images_each=4), pairs())
 
 
-def sides(book, name):
+def sides(database, name):
     """Image -> whether A is on the left, in the order in which a rater sees the images."""
-    rater = book.enter(name)
+    rater = database.enter(name)
     found = {}
     seen = []
-    while (turn := book.desk(rater).turn) is not None:
+    while (turn := database.status(rater).turn) is not None:
         found[turn.image] = turn.left[0] == 0.0
         seen.append(turn.image)
-        book.rate(rater, turn.item, "equal")
+        database.rate(rater, turn.item, "equal")
     assert [image for image, _ in groupby(seen)] == list(found)  # the words of an image come together
     return found
 
 
-def test_sides_are_balanced_and_one_for_each_image(book):
+def test_sides_are_balanced_and_one_for_each_image(database):
     for name in ("Ann", "Bob", "Cy"):
-        assert sorted(sides(book, name).values()) == [False, False, True, True]
+        assert sorted(sides(database, name).values()) == [False, False, True, True]
 
 
-def test_an_image_goes_to_two_raters_before_another_is_begun(book):
-    ann, bob, cy, dee, eve, fay = (set(sides(book, name)) for name in ("Ann", "Bob", "Cy", "Dee", "Eve", "Fay"))
+def test_an_image_goes_to_two_raters_before_another_is_begun(database):
+    ann, bob, cy, dee, eve, fay = (set(sides(database, name)) for name in ("Ann", "Bob", "Cy", "Dee", "Eve", "Fay"))
     assert ann == bob
     assert cy == dee
     assert not ann & cy
     assert len(eve) == 4  # the last two, and two more that have enough
-    assert (eve & fay) >= set(book.images()) - ann - cy
+    assert (eve & fay) >= set(database.images()) - ann - cy
 
 
 def test_the_same_seed_and_name_give_the_same_order(tmp_path):
     plan = Plan("a", "b", images_each=0, seed=3)
-    first, second = (Book.begin(tmp_path / name, plan, pairs()) for name in ("1.sqlite", "2.sqlite"))
+    first, second = (StudyDatabase.create_or_open(tmp_path / name, plan, pairs()) for name in ("1.sqlite", "2.sqlite"))
     assert list(sides(first, "Ann").items()) == list(sides(second, " ann ").items())
-    third = Book.begin(tmp_path / "3.sqlite", replace(plan, seed=4), pairs())
+    third = StudyDatabase.create_or_open(tmp_path / "3.sqlite", replace(plan, seed=4), pairs())
     assert list(sides(third, "Ann")) != list(sides(first, "Bob"))
 
 
-def test_choices_mean_the_system_on_that_side(book):
-    rater = book.enter("Ann")
+def test_choices_mean_the_system_on_that_side(database):
+    rater = database.enter("Ann")
     expected = []
     for choice in ("left", "right", "equal", "left"):
-        turn = book.desk(rater).turn
-        assert book.rate(rater, turn.item, choice)
+        turn = database.status(rater).turn
+        assert database.rate(rater, turn.item, choice)
         a_left = turn.left[0] == 0.0
         better = {"equal": "equal", "left": "a" if a_left else "b", "right": "b" if a_left else "a"}[choice]
         expected.append(Rating("Ann", turn.item, turn.image, better, a_left))
-    assert book.ratings() == expected
+    assert database.ratings() == expected
 
 
-def test_a_study_is_gone_on_with(tmp_path, book):
-    rater = book.enter("Ann")
-    book.rate(rater, book.desk(rater).turn.item, "left")
-    before = book.desk(rater)
-    again = Book.begin(book.path, book.plan, pairs())
+def test_a_study_is_gone_on_with(tmp_path, database):
+    rater = database.enter("Ann")
+    database.rate(rater, database.status(rater).turn.item, "left")
+    before = database.status(rater)
+    again = StudyDatabase.create_or_open(database.path, database.plan, pairs())
     assert again.enter("ann") == rater
-    assert again.desk(rater) == before
+    assert again.status(rater) == before
     assert (before.done, before.total) == (1, 12)
-    for plan, other in ((replace(book.plan, seed=1), pairs()), (book.plan, pairs(words=2))):
-        with pytest.raises(DeixisError, match="choose another --out"):
-            Book.begin(book.path, plan, other)
-    assert again.desk(rater) == before
+    for plan, other in ((replace(database.plan, seed=1), pairs()), (database.plan, pairs(words=2))):
+        with pytest.raises(DeixisError, match="Choose another --out"):
+            StudyDatabase.create_or_open(database.path, plan, other)
+    assert again.status(rater) == before
 
 
-def test_undo_asks_the_last_word_again(book):
-    rater = book.enter("Ann")
-    first = book.desk(rater).turn
-    book.rate(rater, first.item, "left")
-    second = book.desk(rater).turn
-    book.rate(rater, second.item, "right")
-    book.undo(rater)
-    assert book.desk(rater).turn == second
-    book.undo(rater)
-    book.undo(rater)  # nothing left to undo
-    assert book.desk(rater).turn == first
-    assert book.ratings() == []
+def test_undo_asks_the_last_word_again(database):
+    rater = database.enter("Ann")
+    first = database.status(rater).turn
+    database.rate(rater, first.item, "left")
+    second = database.status(rater).turn
+    database.rate(rater, second.item, "right")
+    database.undo(rater)
+    assert database.status(rater).turn == second
+    database.undo(rater)
+    database.undo(rater)  # nothing left to undo
+    assert database.status(rater).turn == first
+    assert database.ratings() == []
 
 
-def test_a_second_choice_replaces_the_first(book):
-    rater = book.enter("Ann")
-    item = book.desk(rater).turn.item
-    book.rate(rater, item, "left")
-    book.rate(rater, item, "equal")
-    assert [rating.verdict for rating in book.ratings()] == ["equal"]
+def test_a_second_choice_replaces_the_first(database):
+    rater = database.enter("Ann")
+    item = database.status(rater).turn.item
+    database.rate(rater, item, "left")
+    database.rate(rater, item, "equal")
+    assert [rating.verdict for rating in database.ratings()] == ["equal"]
 
 
-def test_more_gives_other_images_until_none_is_left(book):
-    rater = book.enter("Ann")
+def test_more_gives_other_images_until_none_is_left(database):
+    rater = database.enter("Ann")
     for total, more in ((12, True), (24, True), (30, False), (30, False)):
-        desk = book.desk(rater)
-        assert (desk.total, desk.more) == (total, more)
-        book.more(rater)
+        status = database.status(rater)
+        assert (status.total, status.more) == (total, more)
+        database.more(rater)
 
 
-def test_nobody_rates_what_is_not_theirs(book):
-    rater = book.enter("Ann")
-    with sqlite3.connect(book.path) as table:
+def test_nobody_rates_what_is_not_theirs(database):
+    rater = database.enter("Ann")
+    with sqlite3.connect(database.path) as table:
         [foreign] = table.execute("SELECT MIN(item) FROM items WHERE item NOT IN (SELECT item FROM turns)").fetchone()
-    assert not book.rate(rater, foreign, "left")
-    assert not book.rate(rater + 1, book.desk(rater).turn.item, "left")
-    assert book.desk(rater + 1) is None
-    assert book.ratings() == []
+    assert not database.rate(rater, foreign, "left")
+    assert not database.rate(rater + 1, database.status(rater).turn.item, "left")
+    assert database.status(rater + 1) is None
+    assert database.ratings() == []
 
 
 @pytest.mark.parametrize("name", ["", "  ", "\0"])
-def test_a_name_is_needed(book, name):
-    with pytest.raises(DeixisError, match="a name"):
-        book.enter(name)
+def test_a_name_is_needed(database, name):
+    with pytest.raises(DeixisError, match="The name is empty or has invalid characters"):
+        database.enter(name)
 
 
-def test_many_at_once_lose_nothing(book):
+def test_many_at_once_lose_nothing(database):
     def work(number):
-        rater = book.enter(f"rater {number % 4}")  # each comes from two places at the same time
-        while (turn := book.desk(rater).turn) is not None:
-            book.rate(rater, turn.item, "left")
+        rater = database.enter(f"rater {number % 4}")  # each comes from two places at the same time
+        while (turn := database.status(rater).turn) is not None:
+            database.rate(rater, turn.item, "left")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
-    done = Counter(rating.rater for rating in book.ratings())
+    done = Counter(rating.rater for rating in database.ratings())
     assert done == {f"rater {number}": 12 for number in range(4)}
 
 
 def test_what_is_no_study(tmp_path):
     with pytest.raises(DeixisError, match="does not exist"):
-        Book(tmp_path / "none.sqlite")
+        StudyDatabase(tmp_path / "none.sqlite")
     (tmp_path / "text.sqlite").write_text("not a data base, but long enough to be looked at as one" * 9)
     with pytest.raises(DeixisError, match="is not a study"):
-        Book(tmp_path / "text.sqlite")
-    with pytest.raises(DeixisError, match="no word that both"):
-        Book.begin(tmp_path / "new.sqlite", Plan(), [])
+        StudyDatabase(tmp_path / "text.sqlite")
+    with pytest.raises(DeixisError, match="no common word with boxes"):
+        StudyDatabase.create_or_open(tmp_path / "new.sqlite", Plan(), [])
     assert not (tmp_path / "new.sqlite").exists()
 
 

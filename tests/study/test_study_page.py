@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from deixis.study.book import Book, Plan
+from deixis.study.database import Plan, StudyDatabase
 from deixis.study.pairs import Pair
 
 uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
@@ -36,8 +36,10 @@ class Site:
             for image in files
             for word in ("dog", "<b>hat</b>")
         ]
-        self.book = Book.begin(folder / "study.sqlite", Plan("da", "updown", images_each=1), pairs)
-        self.server = uvicorn.Server(uvicorn.Config(create_app(self.book, files), port=0, log_level="warning"))
+        self.database = StudyDatabase.create_or_open(
+            folder / "study.sqlite", Plan("da", "updown", images_each=1), pairs
+        )
+        self.server = uvicorn.Server(uvicorn.Config(create_app(self.database, files), port=0, log_level="warning"))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
         while not self.server.started:
@@ -73,23 +75,23 @@ def site(tmp_path):
 
 
 def test_a_rater_goes_through_a_study(site):
-    status, desk = site.json("/v1/raters", {"name": "Ann"})
-    assert status == 200
-    assert (desk["done"], desk["total"], desk["more"]) == (0, 2, True)
-    assert set(desk["turn"]) == {"item", "word", "width", "height", "left", "right"}  # not whose box is whose
-    rater, item = desk["rater"], desk["turn"]["item"]
-    assert desk["ahead"] == item + 1
-    _, desk = site.json(f"/v1/raters/{rater}/ratings", {"item": item, "choice": "equal"})
-    assert (desk["done"], desk["turn"]["item"]) == (1, item + 1)
-    _, desk = site.json(f"/v1/raters/{rater}/undo", {})
-    assert desk["done"] == 0
+    code, status = site.json("/v1/raters", {"name": "Ann"})
+    assert code == 200
+    assert (status["done"], status["total"], status["more"]) == (0, 2, True)
+    assert set(status["turn"]) == {"item", "word", "width", "height", "left", "right"}  # not whose box is whose
+    rater, item = status["rater"], status["turn"]["item"]
+    assert status["ahead"] == item + 1
+    _, status = site.json(f"/v1/raters/{rater}/ratings", {"item": item, "choice": "equal"})
+    assert (status["done"], status["turn"]["item"]) == (1, item + 1)
+    _, status = site.json(f"/v1/raters/{rater}/undo", {})
+    assert status["done"] == 0
     for _ in range(2):
-        _, desk = site.json(f"/v1/raters/{rater}/ratings", {"item": desk["turn"]["item"], "choice": "left"})
-    assert desk["turn"] is None
-    _, desk = site.json(f"/v1/raters/{rater}/more", {})
-    assert (desk["done"], desk["total"], desk["more"]) == (2, 4, False)
-    assert site.json(f"/v1/raters/{rater}")[1] == desk
-    assert [rating.rater for rating in site.book.ratings()] == ["Ann", "Ann"]
+        _, status = site.json(f"/v1/raters/{rater}/ratings", {"item": status["turn"]["item"], "choice": "left"})
+    assert status["turn"] is None
+    _, status = site.json(f"/v1/raters/{rater}/more", {})
+    assert (status["done"], status["total"], status["more"]) == (2, 4, False)
+    assert site.json(f"/v1/raters/{rater}")[1] == status
+    assert [rating.rater for rating in site.database.ratings()] == ["Ann", "Ann"]
 
 
 @pytest.mark.parametrize("item", [1, 3])
@@ -124,14 +126,14 @@ def test_photographs_are_pictures_that_browsers_show(site, item):
 def test_what_cannot_be_answered(site, path, body, status):
     answer, _ = site.ask(path, body)
     assert answer.status == status
-    assert site.book.ratings() == []
+    assert site.database.ratings() == []
 
 
 def test_a_photograph_that_has_gone_is_told(site):
-    (site.book.path.parent / "1.jpg").unlink()
+    (site.database.path.parent / "1.jpg").unlink()
     status, told = site.json("/v1/photographs/1")
     assert status == 404
-    assert "cannot be read any more" in told["detail"]
+    assert "The photograph cannot be read" in told["detail"]
 
 
 def test_the_page_loads_nothing_from_elsewhere(site):
@@ -175,11 +177,11 @@ def test_a_rater_at_the_keyboard(site):
         page.click('figure[data-side="left"]')
         expect(page.locator("#count")).to_have_text("4 of 4")
         page.keyboard.press("ArrowDown")
-        expect(page.locator("#summary")).to_contain_text("no photographs left")
+        expect(page.locator("#summary")).to_contain_text("All photographs are rated")
         expect(page.locator("#more")).to_be_hidden()
         browser.close()
     assert trouble == []
-    verdicts = [(rating.verdict, rating.a_left) for rating in site.book.ratings()]
+    verdicts = [(rating.verdict, rating.a_left) for rating in site.database.ratings()]
     right = "b" if verdicts[0][1] else "a"
     left = "a" if verdicts[2][1] else "b"
     assert [verdict for verdict, _ in verdicts] == [right, "equal", left, "equal"]

@@ -278,13 +278,13 @@ def test_a_box_file_is_known_by_its_contents_not_its_place(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("a.json", b"[", "not readable as JSON"),
+        ("a.json", b"[", "invalid JSON"),
         ("a.json", b"[]", "has no boxes"),
         ("a.json", b'{"image_id": 1}', "a COCO results list"),
-        ("a.json", b'[{"image_id": 1, "bbox": [1, 2, 3], "score": 1}]', "record 0: .*not 4 numbers"),
+        ("a.json", b'[{"image_id": 1, "bbox": [1, 2, 3], "score": 1}]', "record 0: .*Expected 4 numbers"),
         ("a.json", b'[{"image_id": 1, "bbox": [1, 2, 3, 4]}]', 'record 0: the field "score" is missing'),
-        ("a.json.gz", b"no archive", "not readable as JSON"),
-        ("a.json.gz", gzip.compress(b"[]", mtime=0)[:-6], "not readable as JSON"),
+        ("a.json.gz", b"no archive", "invalid JSON"),
+        ("a.json.gz", gzip.compress(b"[]", mtime=0)[:-6], "invalid JSON"),
         ("a.npz", b"no archive", "not readable as NPZ"),
     ],
 )

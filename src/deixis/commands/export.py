@@ -11,7 +11,7 @@ import tyro
 from deixis.commands.console import AsJson, Quiet, print_json, print_some, stderr_console
 from deixis.data import Skipped, load
 from deixis.errors import DeixisError, UsageError
-from deixis.exports import FILES, Format, look_up, put_into_captions, read, require_writable, write
+from deixis.exports import FILES, Format, add_files, add_to_captions, read, require_writable, write
 from deixis.photographs import Photographs
 
 LISTED = 10  # skipped records that are printed; --json has all
@@ -60,9 +60,9 @@ def export(
         pictures = read(source, skipped, image)
         if data is not None:
             status.update(f"reading {data}")
-            pictures = put_into_captions(pictures, load(data, split or "test"))
+            pictures = add_to_captions(pictures, load(data, split or "test"))
         if images is not None:
-            pictures = look_up(pictures, Photographs(images), skipped)
+            pictures = add_files(pictures, Photographs(images), skipped)
         if not pictures:
             first = f" ({len(skipped):,} bad records; the first: {skipped[0]})" if skipped else ""
             raise DeixisError(f"{source} has nothing to export{first}.")

@@ -23,7 +23,7 @@ from deixis.commands.console import (
     stdout_console,
 )
 from deixis.errors import UsageError, requires_extra
-from deixis.study.book import Book, Plan
+from deixis.study.database import Plan, StudyDatabase
 from deixis.study.match import Matched, match_predictions
 from deixis.study.results import Results, summarise
 
@@ -70,7 +70,7 @@ def study(
     if results is not None:
         if predictions:
             raise UsageError("--results takes no predictions. Leave them out.")
-        return _print_results(Book(results), console, as_json)
+        return _print_results(StudyDatabase(results), console, as_json)
     if len(predictions) != 2 or images is None:
         raise UsageError("Give two files of predictions, A and B, and the folder of the photographs with --images.")
     if images_each < 0 or raters_each < 1:
@@ -83,13 +83,13 @@ def study(
         matched = match_predictions(*predictions, images=images, quiet=quiet)
     _print_skipped(matched, images, console)
     plan = Plan(matched.a, matched.b, images_each=images_each, raters_each=raters_each, seed=seed)
-    book = Book.begin(out, plan, matched.pairs)
+    database = StudyDatabase.create_or_open(out, plan, matched.pairs)
     size = f"{len(matched.pairs):,} words of {len(matched.photographs):,} photographs"
     console.print(f"{out}: {size}, {plan.a} against {plan.b}", markup=False)
     listener = listen(host, port)
     record = {"study": str(out)} if as_json else None
     print_ready(console, listener.url, listener.public, "(Ctrl-C stops the server; ratings are saved)", record)
-    run_app(create_app(book, matched.photographs, Hosts.of(host, allow_host)), listener, browse=browse)
+    run_app(create_app(database, matched.photographs, Hosts.of(host, allow_host)), listener, browse=browse)
     console.print(f"Stopped. 'deixis study --results {out}' prints the results.", markup=False)
     return 0
 
@@ -102,17 +102,22 @@ def _print_skipped(matched: Matched, images: Path, console: Console) -> None:
         console.print(f"{matched.not_found:,} images of A are not in {images}.", markup=False)
 
 
-def _print_results(book: Book, console: Console, as_json: bool) -> int:
-    found = summarise(book.ratings())
+def _print_results(database: StudyDatabase, console: Console, as_json: bool) -> int:
+    found = summarise(database.ratings())
     if as_json:
-        about = {"study": str(book.path), "a": book.plan.a, "b": book.plan.b, "words_in_study": book.words()}
+        about = {
+            "study": str(database.path),
+            "a": database.plan.a,
+            "b": database.plan.b,
+            "words_in_study": database.words(),
+        }
         print_json({**about, "results": None if found is None else found.to_json()})
     if found is None:
-        console.print(f"{book.path} has no ratings yet.", markup=False)
+        console.print(f"{database.path} has no ratings yet.", markup=False)
     elif not as_json:
         stdout = stdout_console(console.quiet)
-        stdout.print(_shares(found, book.plan))
-        for line in found.lines(book.plan.a, book.plan.b, book.assigned()):
+        stdout.print(_shares(found, database.plan))
+        for line in found.lines(database.plan.a, database.plan.b, database.assigned()):
             stdout.print(line, markup=False)
     return 0
 

@@ -1,15 +1,15 @@
-"""Official annotation files in, :class:`~deixis.data.sample.Sample` out; one module per data set.
+"""Data sets: read official annotation files as :class:`~deixis.data.sample.Sample`, one module per data set.
 
-Every module of a data set has the same names (see :class:`Loader`):
+Each data set module has the same names (see :class:`Loader`):
 
-``NAME``                 what the command line calls it: the name of the module
+``NAME``                 name on the command line, equal to the module name
 ``expected(root)``       the files of the official distribution, as :class:`~deixis.data.sample.Expected`
-``recognise(root)``      whether this folder is that data set; looks at file names, opens nothing
-``splits(root)``         the names of the splits that are there
+``recognise(root)``      whether the folder has this data set; checks file names, opens no file
+``splits(root)``         the names of the available splits
 ``load(root, split)``    a :class:`~deixis.data.sample.Dataset`
 
-``deixis.data.load(root, split)`` finds the module by itself. ``scenes`` makes its pictures instead of reading them,
-so it is not among the loaders: in place of a folder it has a name such as ``scenes:200``.
+``deixis.data.load(root, split)`` selects the module. ``scenes`` generates images instead of reading a folder. It is
+not in LOADERS, and has a name such as ``scenes:200`` instead of a folder.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 LOADERS = ("flickr30k_entities", "visual_genome", "refer", "activitynet_entities", "coco", "pairs")
-"""The modules, in the order in which they are asked whether they know a folder; the least particular comes last."""
+"""The data set modules, in the order in which :func:`recognise` tries them; the most general is last."""
 
 
 class Loader(Protocol):
-    """The names that a data set's module has."""
+    """Interface of a data set module."""
 
     NAME: str
 
@@ -55,31 +55,31 @@ class Loader(Protocol):
 
 
 def loader(name: str) -> Loader:
-    """The module of one data set, imported now."""
+    """Import the module of a data set."""
     return cast(Loader, importlib.import_module(f"deixis.data.{name}"))
 
 
 def recognise(root: str | Path) -> Loader:
-    """The module that reads this folder; a :class:`DeixisError` that lists what each one looks for if none does."""
+    """Find the module that reads this folder; raise a :class:`DeixisError` with the expected files if none does."""
     root = Path(root)
-    made = loader("scenes")
-    if made.recognise(root):
-        return made
+    generated = loader("scenes")
+    if generated.recognise(root):
+        return generated
     if not root.is_dir():
-        raise DeixisError(f"{root} is not a folder; name the folder that holds the data set.")
+        raise DeixisError(f"{root} is not a folder. Expected the folder of a data set.")
     loaders = [loader(name) for name in LOADERS]
     found = _first(root, loaders)
     if found is not None:
         return found
-    looks = "\n".join(f"  {each.NAME:<22}{_looks_like(each, root)}" for each in loaders)
+    listing = "\n".join(f"  {each.NAME:<22}{_required_files(each, root)}" for each in loaders)
     raise DeixisError(
-        f"{root} is not a data set that Deixis knows.{_hint(root, loaders)} Each holds these files:\n{looks}\n"
-        "A folder of your own pictures becomes one with a captions.csv that has the columns image and caption."
+        f"{root} is not a known data set.{_hint(root, loaders)} Expected files of each data set:\n{listing}\n"
+        "For your own images, add a captions.csv with the columns image and caption."
     )
 
 
 def load(root: str | Path, split: str) -> Dataset:
-    """One split of whatever data set the folder holds."""
+    """Load one split of the data set in a folder."""
     return recognise(root).load(Path(root), split)
 
 
@@ -87,15 +87,15 @@ def _first(root: Path, loaders: Iterable[Loader]) -> Loader | None:
     return next((each for each in loaders if each.recognise(root)), None)
 
 
-def _looks_like(each: Loader, root: Path) -> str:
+def _required_files(each: Loader, root: Path) -> str:
     return ", ".join(entry.path for entry in each.expected(root) if entry.required)
 
 
 def _hint(root: Path, loaders: list[Loader]) -> str:
-    """The usual slip: the folder above or below was meant."""
+    """Suggest a data set in the parent folder or in a subfolder."""
     below = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     for folder in (*below[:50], root.resolve().parent):
         found = _first(folder, loaders)
         if found is not None:
-            return f" {folder} is one ({found.NAME}): was that meant?"
+            return f" Did you mean {folder} ({found.NAME})?"
     return ""

@@ -1,21 +1,21 @@
-"""ActivityNet-Entities: sentences about segments of videos, their object words tied to boxes in sampled frames.
+"""ActivityNet-Entities: sentences about video segments, with boxes of object words in sampled frames.
 
-The official files, in the root or in ``data`` inside it:
+The official files, in the root or in its subfolder ``data``:
 
 ``anet_entities_cleaned_class_thresh50_trainval.json``              sentences, object classes and boxes
-``anet_entities_cleaned_class_thresh50_test_skeleton.json``         the same without boxes: they are kept for scoring
-``anet_entities_cleaned_class_thresh50_hidden_test_skeleton.json``  segments alone, without their sentences
+``anet_entities_cleaned_class_thresh50_test_skeleton.json``         the same without boxes, which are not public
+``anet_entities_cleaned_class_thresh50_hidden_test_skeleton.json``  segments without sentences
 ``split_ids_anet_entities.json``                                    the videos of training, validation and testing
-``frames_10frm/<video>_segment_<00>/<01 .. 10>.jpg``                the frames, as grounded video description has them
+``frames_10frm/<video>_segment_<00>/<01 .. 10>.jpg``                the frames, as in grounded video description
 
-The annotators cut each segment into ten equal clips and drew in the middle frame of a clip, resized to a width of
-720 pixels: boxes are in pixels of such frames, and frame ``i`` is the file ``i + 1``. Corners count as inside
-(widths are ``x2 - x1 + 1`` for the official evaluator), so one pixel is added on the far sides.
+Each segment has ten equal clips. The annotated frame is the middle frame of a clip, resized to a width of 720 pixels.
+Boxes are in pixels of these frames, and frame ``i`` is the file ``i + 1``. Corners are inclusive (the official
+evaluator uses ``x2 - x1 + 1``), so the loader adds one pixel to x2 and y2.
 
 One sample is one segment, with the id ``<video>_segment_<number>``. Each object word is a phrase of one word: its head
-is the word, its type the class (``men``: ``man``). Words that have the same boxes ("the man ... he") share an entity,
-whose boxes lie in the frames that ``Entity.frames`` names and whose label is the class of its first word. A word
-may have boxes of several objects ("two girls"), and a word whose box went to the evaluator or was unusable has none.
+is the word, its type the class (``men``: ``man``). Words with the same boxes ("the man ... he") share an entity.
+``Entity.frames`` gives the frames of its boxes, and its label is the class of its first word. A word may have boxes of
+several objects ("two girls"). A word has no box if its box is not public or invalid.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FRAME_WIDTH = 720
 
 _STEM = "anet_entities_cleaned_class_thresh50_"
 _SPLIT_FILE = "split_ids_anet_entities.json"
-_ANNOTATIONS = {  # split -> its file, and what the list of videos calls it
+_ANNOTATIONS = {  # split -> its file, and its key in the list of videos
     "train": (f"{_STEM}trainval.json", "training"),
     "val": (f"{_STEM}trainval.json", "validation"),
     "test": (f"{_STEM}test_skeleton.json", "testing"),
@@ -66,7 +66,7 @@ _PLACES = ("process_bnd_box", "frame_ind")  # empty in the skeletons
 
 
 def expected(root: Path) -> tuple[Expected, ...]:
-    """The files of the official distribution."""
+    """List the files of the official distribution."""
     purposes = {
         "train": ("the sentences, classes and boxes of training and validation", True),
         "test": ("the sentences and classes of the test segments, without boxes", False),
@@ -81,19 +81,19 @@ def expected(root: Path) -> tuple[Expected, ...]:
         Expected(
             _frame_folder(root),
             f"the {FRAMES} frames of each segment, sampled from the videos",
-            "the organisers of ActivityNet 1.3, who send the videos on request",
+            "the organisers of ActivityNet 1.3 (videos on request)",
         ),
     )
 
 
 def recognise(root: Path) -> bool:
-    """Whether the folder, or ``data`` in it, holds the list of videos or one of the annotation files."""
+    """Whether the folder or its subfolder ``data`` has the list of videos or an annotation file."""
     files = {_SPLIT_FILE, *(name for name, _ in _ANNOTATIONS.values())}
     return any((root / _found(root, name)).is_file() for name in files)
 
 
 def splits(root: Path) -> tuple[str, ...]:
-    """The splits whose annotation file is there, and the list of videos where they need it."""
+    """List the splits with an annotation file and, if needed, the list of videos."""
     listed = (root / _found(root, _SPLIT_FILE)).is_file()
     return tuple(
         split
@@ -103,15 +103,15 @@ def splits(root: Path) -> tuple[str, ...]:
 
 
 def load(root: Path, split: str) -> Dataset:
-    """One split, its videos in the order of the list and their segments in order of time."""
+    """Load one split: videos in list order, segments in temporal order."""
     if split not in splits(root):
-        raise DeixisError(f"{root} has no split '{split}'; there is {', '.join(splits(root)) or 'none'}.")
+        raise DeixisError(f"{root} has no split '{split}'. Available: {', '.join(splits(root)) or 'none'}.")
     name, key = _ANNOTATIONS[split]
     path = root / _found(root, name)
     annotations = read_json(path, drop=("vocab",))
     annotations = annotations.get("annotations") if isinstance(annotations, dict) else None
     if not isinstance(annotations, dict):
-        raise BadFile(path, 'no object "annotations" in it')
+        raise BadFile(path, 'the object "annotations" is missing')
     videos = list(annotations) if key is None else _listed(root / _found(root, _SPLIT_FILE), key)
     folder = root / _frame_folder(root)
     samples: list[Sample] = []
@@ -119,7 +119,7 @@ def load(root: Path, split: str) -> Dataset:
     for video in dict.fromkeys(videos):
         try:
             if video not in annotations:
-                raise BadRecord("it is in the list of videos and has no annotation")
+                raise BadRecord("the video is in the list of videos, but has no annotation")
             for number, segment in _segments(annotations[video]):
                 try:
                     samples.append(_sample(plain_name(video), number, segment, folder, path, skipped))
@@ -134,21 +134,21 @@ def _listed(path: Path, key: str) -> list[str]:
     lists = read_json(path)
     videos = lists.get(key) if isinstance(lists, dict) else None
     if not isinstance(videos, list) or not all(isinstance(video, str) for video in videos):
-        raise BadFile(path, f'no list of videos "{key}" in it')
+        raise BadFile(path, f'the list of videos "{key}" is missing')
     return videos
 
 
 def _segments(record: Any) -> Iterator[tuple[int, Any]]:
     segments = get(record, "segments")
     if not isinstance(segments, dict) or not all(re.fullmatch("0|[1-9][0-9]{0,5}", name) for name in segments):
-        raise BadRecord('"segments" is not an object of numbered segments')
+        raise BadRecord('"segments" must be an object with numbers as keys')
     yield from ((int(name), segments[name]) for name in sorted(segments, key=int))
 
 
 def _sample(video: str, number: int, record: Any, folder: Path, path: Path, skipped: list[Skipped]) -> Sample:
     official = get_list(record, "tokens")
     if not all(isinstance(token, str) for token in official):
-        raise BadRecord('"tokens" is not a list of words')
+        raise BadRecord('"tokens" must be a list of strings')
     place = f"{video}, segment {number}"
     objects, boxes = _objects(record, official, place, path, skipped)
     captions: tuple[Caption, ...] = ()
@@ -157,12 +157,12 @@ def _sample(video: str, number: int, record: Any, folder: Path, path: Path, skip
         text, spans = _joined(official)
         aligned = align(text)
         phrases: list[Phrase] = []
-        # Words with the same objects are one entity: its name is the place of its first word.
+        # Words with the same objects share an entity; its id is the position of its first word.
         names: dict[tuple[int, ...], str] = {}
         for word, (label, rows) in sorted(objects.items()):
             start, end = aligned.span(*spans[word])
             if start == end:
-                skipped.append(Skipped(str(path), f"{place}: the object word {word} ({official[word]!r}) is no word"))
+                skipped.append(Skipped(str(path), f"{place}: the object word {word} ({official[word]!r}) has no token"))
                 continue
             if tuple(rows) not in names:
                 names[tuple(rows)] = str(word)
@@ -183,7 +183,7 @@ def _sample(video: str, number: int, record: Any, folder: Path, path: Path, skip
 
 
 def _joined(official: list[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The sentence, and the characters each official token takes in it; some official tokens are empty."""
+    """Join the tokens; also return the character span of each. Some official tokens are empty."""
     text = ""
     spans: list[tuple[int, int]] = []
     for token in official:
@@ -196,55 +196,55 @@ def _joined(official: list[str]) -> tuple[str, list[tuple[int, int]]]:
 def _objects(
     record: Any, official: list[str], place: str, path: Path, skipped: list[Skipped]
 ) -> tuple[dict[int, tuple[str, list[int]]], dict[int, tuple[int, Box]]]:
-    """What the object words are, ``word -> (class, objects)``, and where, ``object -> (frame, box)``.
+    """Read object words, ``word -> (class, objects)``, and boxes, ``object -> (frame, box)``.
 
-    An object is a row of the record's parallel lists: one box in one frame, and the words that name it.
+    An object is a row of the record's parallel lists: one box in one frame, with its words.
     """
     lists = {name: get_list(record, name) for name in (*_NAMES, *_PLACES)}
     lengths = {name: len(values) for name, values in lists.items()}
     count = lengths["process_idx"]
     drawn = any(lengths[name] for name in _PLACES)
     if any(length != count for name, length in lengths.items() if drawn or name in _NAMES):
-        shown = ", ".join(f"{length} {name}" for name, length in lengths.items())
-        raise BadRecord(f"the lists of its objects differ in length: {shown}")
+        listed = ", ".join(f"{length} {name}" for name, length in lengths.items())
+        raise BadRecord(f"the lists of objects differ in length: {listed}")
     named: dict[int, tuple[str, list[int]]] = {}
     boxes: dict[int, tuple[int, Box]] = {}
     for row in range(count):
-        thing = {name: values[row] for name, values in lists.items() if values}
+        item = {name: values[row] for name, values in lists.items() if values}
         try:
-            for word, label in _words(thing, len(official)).items():
+            for word, label in _words(item, len(official)).items():
                 named.setdefault(word, (label, []))[1].append(row)
             if drawn:
-                boxes[row] = _box(thing)
+                boxes[row] = _box(item)
         except BadRecord as error:
             skipped.append(Skipped(str(path), f"{place}, object {row}: {error}"))
     return named, boxes
 
 
-def _words(thing: dict[str, Any], count: int) -> dict[int, str]:
-    """The words that name an object, by their place in the sentence of ``count`` tokens, with their classes."""
-    classes = get_list(thing, "process_clss")
-    words = get_numbers(thing, "process_idx", len(classes))
+def _words(item: dict[str, Any], count: int) -> dict[int, str]:
+    """Word positions of an object, with their classes; the sentence has ``count`` tokens."""
+    classes = get_list(item, "process_clss")
+    words = get_numbers(item, "process_idx", len(classes))
     for word, label in zip(words, classes, strict=True):
         if word not in range(count):
-            raise BadRecord(f"the sentence has {count} tokens and no number {word:g}")
+            raise BadRecord(f"word {word:g} is not in the sentence of {count} tokens")
         if not isinstance(label, str) or not label:
-            raise BadRecord("a class is not text")
+            raise BadRecord("a class must be a nonempty string")
     return {int(word): label for word, label in zip(words, classes, strict=True)}
 
 
-def _box(thing: dict[str, Any]) -> tuple[int, Box]:
-    frame = get_int(thing, "frame_ind")
+def _box(item: dict[str, Any]) -> tuple[int, Box]:
+    frame = get_int(item, "frame_ind")
     if frame not in range(FRAMES):
-        raise BadRecord(f"frame {frame} is not one of 0 to {FRAMES - 1}")
-    x1, y1, x2, y2 = get_numbers(thing, "process_bnd_box", 4)
-    if x2 <= x1 or y2 <= y1:  # the official evaluator, too, takes a box one pixel across for none
+        raise BadRecord(f"frame {frame} is not in the range 0 to {FRAMES - 1}")
+    x1, y1, x2, y2 = get_numbers(item, "process_bnd_box", 4)
+    if x2 <= x1 or y2 <= y1:  # the official evaluator also ignores boxes of one pixel
         raise BadRecord(f"the box from ({x1:g}, {y1:g}) to ({x2:g}, {y2:g}) is empty")
     return frame, box_in_image((x1, y1, x2 + 1, y2 + 1), (FRAME_WIDTH, math.inf))
 
 
 def _found(root: Path, name: str) -> str:
-    """Where the file is, or else would be: in ``data`` as the repository has it, or in the root."""
+    """Relative path of a file: in ``data``, as in the repository, or in the root."""
     return f"data/{name}" if (root / "data" / name).is_file() else name
 
 

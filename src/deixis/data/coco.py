@@ -1,13 +1,13 @@
 """COCO captions and instances, and Karpathy's splits of COCO, Flickr30k and Flickr8k.
 
-Two families of files, alone or together in one folder (or in its ``annotations`` folder):
+Two kinds of files, alone or together in one folder (or in its subfolder ``annotations``):
 
 ``captions_<split>.json``, ``instances_<split>.json``   the official files; splits ``train2014``, ``val2017`` ...
 ``dataset_coco.json``, ``dataset_flickr30k.json``,      Karpathy's files; splits ``train``, ``restval``, ``val``,
-``dataset_flickr8k.json``                               ``test``, or ``coco:train`` ... where several files are there
+``dataset_flickr8k.json``                               ``test``, or ``coco:train`` ... if there are several files
 
-Every instance is an :class:`Entity`: its label is the category, its types the supercategory and, where the box holds
-a crowd that was not told apart, ``"crowd"``. Karpathy's split of COCO takes its boxes from the official instances.
+Each instance is an :class:`Entity`. Its label is the category. Its types are the supercategory and, for a crowd
+annotation, ``"crowd"``. Karpathy's split of COCO uses the boxes of the official instances.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ KARPATHY_SETS = ("coco", "flickr30k", "flickr8k")
 _COCO = "the COCO consortium, on the download page of its site"
 _KARPATHY = "A. Karpathy (Stanford), in the caption data sets archive of the deep visual-semantic alignments page"
 _OWNERS = {
-    "flickr30k": "the authors of Flickr30k (P. Young and others, University of Illinois), who send a link on request",
-    "flickr8k": "the authors of Flickr8k (M. Hodosh and others, University of Illinois), who send a link on request",
+    "flickr30k": "the authors of Flickr30k (P. Young and others, University of Illinois), by request",
+    "flickr8k": "the authors of Flickr8k (M. Hodosh and others, University of Illinois), by request",
 }
-# None of this is read, and most of a file is made of it.
+# Unused fields, which are most of a file.
 _UNUSED = (
     "segmentation",
     "area",
@@ -70,7 +70,7 @@ _FOLDERS = {
 
 
 def expected(root: Path) -> tuple[Expected, ...]:
-    """The files of the official distributions that belong to what is there; those of COCO 2014 where nothing is."""
+    """List the official files of the data sets in the folder; those of COCO 2014 if it has none."""
     official, karpathy = _official(root), _karpathy(root)
     years = sorted({split[-4:] for split in official})
     if "coco" in karpathy or not (official or karpathy):
@@ -96,12 +96,12 @@ def expected(root: Path) -> tuple[Expected, ...]:
 
 
 def recognise(root: Path) -> bool:
-    """Whether the folder, or ``annotations`` in it, holds a captions file of COCO or one of Karpathy's files."""
+    """Whether the folder or its subfolder ``annotations`` has a COCO captions file or one of Karpathy's files."""
     return bool(_official(root) or _karpathy(root))
 
 
 def splits(root: Path) -> tuple[str, ...]:
-    """The official splits whose captions are there, then those of Karpathy's files."""
+    """List the official splits with a captions file, then the splits of Karpathy's files."""
     karpathy = _karpathy(root)
     found = list(_official(root))
     for name in karpathy:
@@ -111,9 +111,9 @@ def splits(root: Path) -> tuple[str, ...]:
 
 
 def load(root: Path, split: str) -> Dataset:
-    """One split, in the order of its file."""
+    """Load one split, in file order."""
     if split not in splits(root):
-        raise DeixisError(f"{root} has no split '{split}'; there is {', '.join(splits(root)) or 'none'}.")
+        raise DeixisError(f"{root} has no split '{split}'. Available: {', '.join(splits(root)) or 'none'}.")
     skipped: list[Skipped] = []
     if split in OFFICIAL_SPLITS:
         samples = _load_official(root, split, skipped)
@@ -133,7 +133,7 @@ def _load_official(root: Path, split: str, skipped: list[Skipped]) -> tuple[Samp
     def image(record: Any) -> None:
         number = get_int(record, "id")
         if number in names:
-            raise BadRecord(f"image {number} is listed twice")
+            raise BadRecord(f"duplicate image {number}")
         name, size = plain_name(get_text(record, "file_name")), get_size(record)
         names[number], sizes[number], captions[number] = name, size, []
 
@@ -162,13 +162,15 @@ def _load_karpathy(root: Path, name: str, part: str, skipped: list[Skipped]) -> 
     path = root / _annotation(root, f"dataset_{name}.json")
     content = _read(path, ("images",))
     samples: list[Sample] = []
-    photographs = root / _folder(root, *_FOLDERS.get(name, (name,)))  # Flickr's; COCO's records name theirs
-    sources: dict[str, tuple[Path, _Instances]] = {}  # folder of COCO -> where it is, and its boxes
+    photographs = root / _folder(
+        root, *_FOLDERS.get(name, (name,))
+    )  # for Flickr; records of COCO have their own folder
+    sources: dict[str, tuple[Path, _Instances]] = {}  # COCO folder -> its path and its boxes
 
     def image(record: Any) -> None:
         split = get_text(record, "split")
         if split not in KARPATHY_SPLITS:
-            raise BadRecord(f"the split '{split}' is unknown")
+            raise BadRecord(f"unknown split '{split}'")
         if split != part:
             return
         file = plain_name(get_text(record, "filename"))
@@ -195,7 +197,7 @@ def _load_karpathy(root: Path, name: str, part: str, skipped: list[Skipped]) -> 
 
 
 def _caption(text: str) -> Caption:
-    # Interned words: a caption then costs a pointer per word, which matters for 600,000 of them.
+    # Interned words save memory: one pointer per word for 600,000 captions.
     return Caption(text, tuple(map(sys.intern, tokens(text))))
 
 
@@ -204,47 +206,47 @@ def _caption(text: str) -> Caption:
 
 @dataclass(frozen=True, eq=False)
 class _Instances:
-    """The boxes of one instances file, in flat arrays sorted by image: 900,000 of them take some 40 MB."""
+    """Boxes of one instances file, in flat arrays sorted by image (about 40 MB for 900,000 boxes)."""
 
     ids: npt.NDArray[np.int64]  # [N]
     boxes: npt.NDArray[np.floating]  # [N, 4]
     categories: npt.NDArray[np.int64]  # [N]
     crowd: npt.NDArray[np.bool_]  # [N]
-    rows: dict[int, tuple[int, int]]  # image -> its rows
-    names: dict[int, tuple[str, tuple[str, ...]]]  # category -> name, and supercategory if it has one
+    rows: dict[int, tuple[int, int]]  # image -> first and last row + 1
+    names: dict[int, tuple[str, tuple[str, ...]]]  # category -> name, and supercategory if given
     sizes: dict[int, tuple[int, int]]
     skipped: tuple[Skipped, ...]
 
     def entities(self, image: int) -> tuple[Entity, ...]:
-        """The entities of one image."""
+        """Entities of one image."""
         return tuple(self._entity(row) for row in range(*self.rows.get(image, (0, 0))))
 
     def _entity(self, row: int) -> Entity:
-        name, above = self.names[int(self.categories[row])]
-        types = (*above, "crowd") if self.crowd[row] else above
+        name, supercategory = self.names[int(self.categories[row])]
+        types = (*supercategory, "crowd") if self.crowd[row] else supercategory
         return Entity(str(self.ids[row]), self.boxes[row : row + 1], types, name)
 
 
-_NOTHING = _Instances(np.zeros(0, int), np.zeros((0, 4)), np.zeros(0, int), np.zeros(0, bool), {}, {}, {}, ())
+_EMPTY = _Instances(np.zeros(0, int), np.zeros((0, 4)), np.zeros(0, int), np.zeros(0, bool), {}, {}, {}, ())
 
 
 def _instances(root: Path, split: str, skipped: list[Skipped]) -> _Instances:
-    """The boxes of a split; none where their file is absent or cannot be used."""
+    """Read the boxes of a split; empty if the file is missing or invalid."""
     path = root / _annotation(root, f"instances_{split}.json")
     if not path.is_file():
-        return _NOTHING
+        return _EMPTY
     try:
         found = _read_instances(path, path.stat().st_mtime_ns)
     except BadFile as error:
         skipped.append(error.skipped)
-        return _NOTHING
+        return _EMPTY
     skipped += found.skipped
     return found
 
 
 @lru_cache(maxsize=2)
 def _read_instances(path: Path, modified: int) -> _Instances:
-    # Three of Karpathy's splits share one file that takes seconds to parse; `modified` makes a new file a new entry.
+    # Cached: three of Karpathy's splits share one large file. `modified` invalidates the entry if the file changes.
     content = _read(path, ("images", "annotations", "categories"))
     skipped: list[Skipped] = []
     names: dict[int, tuple[str, tuple[str, ...]]] = {}
@@ -253,8 +255,8 @@ def _read_instances(path: Path, modified: int) -> _Instances:
     corners: list[list[float]] = []  # x, y, width, height
 
     def category(record: Any) -> None:
-        above = (get_text(record, "supercategory"),) if "supercategory" in record else ()  # home-made files have none
-        names[get_int(record, "id")] = get_text(record, "name"), above
+        supercategory = (get_text(record, "supercategory"),) if "supercategory" in record else ()  # optional
+        names[get_int(record, "id")] = get_text(record, "name"), supercategory
 
     def image(record: Any) -> None:
         sizes[get_int(record, "id")] = get_size(record)
@@ -278,7 +280,7 @@ def _read_instances(path: Path, modified: int) -> _Instances:
     boxes = np.clip(geometry.from_xywh(corners), 0, np.tile(limits, 2))
     good = geometry.area(boxes) > 0
     for row in np.flatnonzero(~good):
-        reason = f"annotation id {table[row, 1]}: the box {corners[row]} is empty or outside its image"
+        reason = f"annotation id {table[row, 1]}: the box {corners[row]} is empty or outside the image"
         skipped.append(Skipped(str(path), reason))
     table, boxes = table[good], boxes[good]
     order = np.argsort(table[:, 0], kind="stable")
@@ -295,7 +297,7 @@ def _read(path: Path, lists: tuple[str, ...]) -> dict[str, Any]:
     content = read_json(path, drop=_UNUSED)
     for name in lists:
         if not isinstance(content, dict) or not isinstance(content.get(name), list):
-            raise BadFile(path, f'no list "{name}" in it')
+            raise BadFile(path, f'the list "{name}" is missing')
     return content
 
 
@@ -308,11 +310,11 @@ def _karpathy(root: Path) -> tuple[str, ...]:
 
 
 def _annotation(root: Path, name: str) -> str:
-    """Where the file is, or else would be: in ``annotations`` as the archives have it, or beside the images."""
+    """Relative path of a file: in ``annotations``, as in the archives, or in the root."""
     return name if (root / name).is_file() else f"annotations/{name}"
 
 
 def _folder(root: Path, *names: str) -> str:
-    """Where the images are: the first of the folders that is there, also inside ``images``."""
+    """Image folder: the first existing one of ``names``, also inside ``images``."""
     candidates = [*names, *(f"images/{name}" for name in names)]
     return next((name for name in candidates if (root / name).is_dir()), names[0])

@@ -14,8 +14,8 @@ NOT_VISUAL = "notvisual"  # type of phrases that Flickr30k Entities marks as not
 def caption_descriptions(samples: Sequence[Sample]) -> dict[str, tuple[Description, ...]]:
     """Image id -> a description of each caption.
 
-    Phrases are those that the data set annotates, else those of the parser. Annotated spans are words, not boxes.
-    Phrases that are annotated as not visible are left out.
+    Phrases are those of the data set if it has any, else those of the parser. Annotated spans give words, not boxes.
+    Phrases annotated as not visible are left out.
     """
     captions = [(sample, caption) for sample in samples for caption in sample.captions]
     annotated = any(caption.phrases for _, caption in captions)

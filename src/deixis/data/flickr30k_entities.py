@@ -1,12 +1,12 @@
-"""Flickr30k Entities: captions whose phrases are tied to boxes by coreference chains.
+"""Flickr30k Entities: captions with phrases, and boxes of coreference chains.
 
 ``Sentences/<id>.txt``      five captions, phrases marked ``[/EN#<chain>/<type>[/<type>...] words]``
-``Annotations/<id>.xml``    the boxes of each chain; an image without this file has no boxes
+``Annotations/<id>.xml``    the boxes of each chain; images without this file have no boxes
 ``train.txt`` ...           the image ids of each split
-``UNRELATED_CAPTIONS``      captions that do not describe their image, by image id and number from 1
+``UNRELATED_CAPTIONS``      captions that do not describe their image: image id and number from 1
 
-A chain is an :class:`Entity`. Chain 0 marks what cannot be seen: such a phrase keeps its types and has no entity.
-Captions listed as unrelated are left out; they are not errors, so they do not count as skipped.
+A chain is an :class:`Entity`. Chain 0 marks phrases that are not visible; they keep their types and have no entity.
+Captions listed as unrelated are left out without an entry in the skipped records.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ _CHAIN = re.compile(r"/EN#(\d+)/")
 
 
 def expected(root: Path) -> tuple[Expected, ...]:
-    """The files of the official distribution."""
+    """List the files of the official distribution."""
     return (
         Expected("Sentences", "the captions, with their phrases and chains", _ARCHIVE),
-        Expected("Annotations", "the boxes of the chains, needed for scoring and not for training", _ARCHIVE, False),
+        Expected("Annotations", "the boxes of the chains, for scoring only", _ARCHIVE, False),
         *(Expected(f"{split}.txt", f"the image ids of the {split} split", _REPOSITORY) for split in SPLITS),
         Expected("UNRELATED_CAPTIONS", "the captions that do not describe their image", _REPOSITORY, False),
         Expected(
             _image_folder(root).name,
             "the photographs",
-            "the authors of Flickr30k (P. Young and others, University of Illinois), who send a link on request",
+            "the authors of Flickr30k (P. Young and others, University of Illinois), by request",
         ),
     )
 
 
 def recognise(root: Path) -> bool:
-    """Whether the folder holds ``Sentences`` and either ``Annotations`` or a split list."""
+    """Whether the folder has ``Sentences`` and either ``Annotations`` or a split list."""
     return (root / "Sentences").is_dir() and ((root / "Annotations").is_dir() or bool(splits(root)))
 
 
 def splits(root: Path) -> tuple[str, ...]:
-    """The splits whose list of image ids is there."""
+    """List the splits with a list of image ids."""
     return tuple(split for split in SPLITS if (root / f"{split}.txt").is_file())
 
 
 def load(root: Path, split: str) -> Dataset:
-    """One split, in the order of its list."""
+    """Load one split, in list order."""
     if split not in splits(root):
-        raise DeixisError(f"{root / f'{split}.txt'} does not exist; there is {', '.join(splits(root)) or 'no split'}.")
+        raise DeixisError(f"{root / f'{split}.txt'} does not exist. Available: {', '.join(splits(root)) or 'none'}.")
     skipped: list[Skipped] = []
     unrelated = _unrelated(root / "UNRELATED_CAPTIONS", skipped)
     images = _image_folder(root)
@@ -73,7 +73,7 @@ def load(root: Path, split: str) -> Dataset:
     for line, image_id in read_lines(listing):
         try:
             if plain_name(image_id) in seen:
-                raise BadRecord(f"image {image_id} is listed twice")
+                raise BadRecord(f"duplicate image {image_id}")
             seen.add(image_id)
             samples.append(_sample(root, images, image_id, unrelated.get(image_id, ()), skipped))
         except BadRecord as error:
@@ -84,7 +84,7 @@ def load(root: Path, split: str) -> Dataset:
 
 
 def parse_caption(line: str) -> Caption:
-    """A caption from a line with markup; :class:`BadRecord` where a bracket or its contents is wrong."""
+    """Parse a caption with markup; raise :class:`BadRecord` if the markup is invalid."""
     text = ""
     marked: list[tuple[int, int, str, tuple[str, ...]]] = []
     end = 0
@@ -106,24 +106,24 @@ def parse_caption(line: str) -> Caption:
 
 
 def _plain(line: str, start: int, end: int) -> str:
-    """The unmarked text between two phrases; a bracket in it belongs to broken markup."""
+    """Text between two phrases; a bracket in it is invalid markup."""
     text = line[start:end]
     bracket = re.search(r"[\[\]]", text)
     if bracket is None:
         return text
     at = start + bracket.start()
     if line[at] == "]":
-        raise BadRecord(f"the bracket at column {at + 1} closes no phrase")
-    raise BadRecord(f"the phrase '{line[at : at + 30]}' at column {at + 1} is not closed or not marked")
+        raise BadRecord(f"unmatched ']' at column {at + 1}")
+    raise BadRecord(f"invalid phrase '{line[at : at + 30]}' at column {at + 1}: unclosed, or without chain and type")
 
 
 def _sample(root: Path, images: Path, image_id: str, unrelated: Collection[int], skipped: list[Skipped]) -> Sample:
     path = root / "Sentences" / f"{image_id}.txt"
     if not path.is_file():
-        raise BadRecord(f"image {image_id} has no captions ({path.name} is not in Sentences)")
+        raise BadRecord(f"image {image_id} has no captions (Sentences/{path.name} is missing)")
     lines = read_lines(path)
     captions: list[Caption] = []
-    chains: dict[str, list[str]] = {}  # chain -> its types over all captions, even those left out
+    chains: dict[str, list[str]] = {}  # chain -> its types in all captions, including skipped ones
     for number, (line_number, line) in enumerate(lines, start=1):
         for chain in _CHAIN.findall(line):
             chains.setdefault(chain, [])
@@ -138,7 +138,7 @@ def _sample(root: Path, images: Path, image_id: str, unrelated: Collection[int],
         if number not in unrelated:
             captions.append(caption)
     if len(lines) != CAPTIONS_PER_IMAGE:
-        reason = f"{len(lines)} captions where {CAPTIONS_PER_IMAGE} belong; those that are there are used"
+        reason = f"expected {CAPTIONS_PER_IMAGE} captions, found {len(lines)}; these are used"
         skipped.append(Skipped(str(path), reason))
     if not captions:
         raise BadRecord(f"image {image_id} has no usable caption")
@@ -162,7 +162,7 @@ def _sample(root: Path, images: Path, image_id: str, unrelated: Collection[int],
 
 @dataclass
 class _Place:
-    """What the annotation says about one chain."""
+    """Annotation of one chain."""
 
     boxes: list[geometry.Array] = field(default_factory=list)
     scene: bool = False
@@ -170,7 +170,7 @@ class _Place:
 
 
 def _read_boxes(path: Path, places: dict[str, _Place], skipped: list[Skipped]) -> tuple[int, int] | None:
-    """Fill in the places of the chains; the image's size where the file tells it."""
+    """Read the boxes of the chains into ``places``; return the image size if given."""
     try:
         root = read_xml(path)
     except BadFile as error:
@@ -182,55 +182,55 @@ def _read_boxes(path: Path, places: dict[str, _Place], skipped: list[Skipped]) -
             size = _size(node)
         except BadRecord as error:
             skipped.append(Skipped(str(path), str(error), node.line))
-    for thing in root.all("object"):
-        names = [name.text.strip() for name in thing.all("name")]
+    for item in root.all("object"):
+        names = [name.text.strip() for name in item.all("name")]
         try:
             if not names:
                 raise BadRecord("<object> has no <name>")
-            box = _box(thing, size)
+            box = _box(item, size)
         except BadRecord as error:
-            skipped.append(Skipped(str(path), str(error), thing.line))
+            skipped.append(Skipped(str(path), str(error), item.line))
             continue
         for name in names:
             place = places.get(name)
             if place is None:
-                skipped.append(Skipped(str(path), f"chain {name} is in no caption", thing.line))
+                skipped.append(Skipped(str(path), f"chain {name} is not in any caption", item.line))
                 continue
             if box is not None:
                 place.boxes.append(box)
-            place.scene |= thing.flag("scene")
-            place.no_box |= thing.flag("nobndbox")
+            place.scene |= item.flag("scene")
+            place.no_box |= item.flag("nobndbox")
     return size
 
 
 def _size(node: Node) -> tuple[int, int]:
     width, height = int(node.number("width")), int(node.number("height"))
     if min(width, height) < 1:
-        raise BadRecord(f"an image of {width} x {height} pixels")
+        raise BadRecord(f"invalid image size {width} x {height}")
     return width, height
 
 
-def _box(thing: Node, size: tuple[int, int] | None) -> geometry.Array | None:
-    """The object's box ``[4]``, cut to the image; None for a scene or an object without one."""
-    node = thing.find("bndbox")
+def _box(item: Node, size: tuple[int, int] | None) -> geometry.Array | None:
+    """Box ``[4]`` of an object, clipped to the image; None for a scene or an object without a box."""
+    node = item.find("bndbox")
     if node is None:
-        if thing.flag("scene") or thing.flag("nobndbox"):
+        if item.flag("scene") or item.flag("nobndbox"):
             return None
-        raise BadRecord("<object> has neither a box nor a flag that says why")
+        raise BadRecord("<object> has no <bndbox>, and neither <scene> nor <nobndbox> is 1")
     corners = [node.number(tag) for tag in ("xmin", "ymin", "xmax", "ymax")]
     box = geometry.from_inclusive(corners)
-    shown = ", ".join(f"{number:g}" for number in corners)
+    text = ", ".join(f"{number:g}" for number in corners)
     if geometry.area(box) == 0:
-        raise BadRecord(f"the box {shown} is turned inside out")
+        raise BadRecord(f"invalid box {text}: xmax < xmin or ymax < ymin")
     if size is not None:
         box = geometry.clip(box, *size)
         if geometry.area(box) == 0:
-            raise BadRecord(f"the box {shown} lies outside the image of {size[0]} x {size[1]} pixels")
+            raise BadRecord(f"the box {text} is outside the image of {size[0]} x {size[1]} pixels")
     return box
 
 
 def _unrelated(path: Path, skipped: list[Skipped]) -> dict[str, set[int]]:
-    """Image id -> numbers (from 1) of the captions that do not describe it."""
+    """Image id -> numbers (from 1) of its unrelated captions."""
     found: dict[str, set[int]] = {}
     if not path.is_file():
         return found
@@ -241,7 +241,7 @@ def _unrelated(path: Path, skipped: list[Skipped]) -> dict[str, set[int]]:
         if len(parts) == 2 and parts[1].isdecimal():
             found.setdefault(parts[0], set()).add(int(parts[1]))
         else:
-            skipped.append(Skipped(str(path), "an image id and a caption number belong here", line_number))
+            skipped.append(Skipped(str(path), "expected an image id and a caption number", line_number))
     return found
 
 

@@ -1,11 +1,11 @@
-"""Reading a pickle without trusting it: lists, tuples, dicts, texts, numbers, true, false and none, nothing else.
+"""Safe pickle reader for plain values: lists, tuples, dicts, strings, numbers, booleans and None.
 
-A pickle is a program for a small stack machine, and some of its instructions import and call things. This is another
-machine for the same format. It knows only the instructions that build plain values; it has no instruction that could
-look up a name, call anything or set an attribute, so there is nothing for a hostile file to reach. The standard
-library's ``pickle`` is not used: it can be told to refuse names, but still sets aside memory on the word of the file.
+A pickle is a program for a stack machine with instructions that import and call Python objects. This reader
+implements only the instructions that build plain values. No instruction can import a name, call a function or set an
+attribute, so a file cannot run code. The standard library's ``pickle`` is not used: it can reject names, but still
+allocates memory as the file requests.
 
-Protocols 0 to 5 are read. Python 2 texts are decoded as UTF-8 where they are that, as Latin-1 otherwise.
+Protocols 0 to 5 are supported. Python 2 strings are decoded as UTF-8, or as Latin-1 if that fails.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from deixis.data.reading import BadFile, read_bytes
 
 MAX_PICKLE = 256 * 2**20
-"""Bytes; the largest official file, of RefCOCO, has some 40 million."""
+"""Maximum file size in bytes; the largest official file (RefCOCO) has about 40 million."""
 
 
 def load_plain_pickle(path: Path, limit: int = MAX_PICKLE) -> Any:
-    """The value in the file; a :class:`BadFile` where it asks for anything that is not a plain value.
+    """Read the value in the file; raise :class:`BadFile` if it is not a plain value.
 
-    Containers may be shared or hold themselves, as the format allows: whoever walks the value bounds the walk.
+    Containers may be shared or contain themselves, as the format allows. Callers must limit their recursion.
     """
     data = read_bytes(path, limit)
     if not data:
@@ -36,12 +36,12 @@ def load_plain_pickle(path: Path, limit: int = MAX_PICKLE) -> Any:
     except _Refused as error:
         raise BadFile(path, f"not a pickle of plain values ({error} at byte {machine.opcode_at})") from None
     except (IndexError, KeyError, ValueError, TypeError, OverflowError):
-        # Stack and memo underflow, numbers and escapes that are none: the file is broken, wherever it came from.
-        raise BadFile(path, f"not a well-formed pickle (a fault at byte {machine.opcode_at})") from None
+        # Stack or memo underflow, or an invalid number or escape: the file is corrupt.
+        raise BadFile(path, f"corrupt pickle (error at byte {machine.opcode_at})") from None
 
 
 class _Refused(Exception):
-    """What the file asked for, in words."""
+    """The file has an instruction that is not allowed."""
 
 
 class _Machine:
@@ -50,7 +50,7 @@ class _Machine:
         self.at = 0
         self.opcode_at = 0
         self.stack: list[Any] = []
-        self.below: list[list[Any]] = []  # one stack for each open mark
+        self.below: list[list[Any]] = []  # one stack per open mark
         self.memo: dict[int, Any] = {}
 
     def run(self) -> Any:
@@ -69,11 +69,11 @@ class _Machine:
             instruction(self)
 
     def refusal(self, opcode: int) -> str:
-        if opcode in b"ci":  # GLOBAL and INST name what they want: a module and something in it
+        if opcode in b"ci":  # GLOBAL and INST have a module and a name
             words = self.data[self.at : self.at + 120].split(b"\n")[:2]
             names = [word.decode("utf-8", "replace") for word in words]
-            return f"it asks for the Python object {'.'.join(names)}"
-        return f"the instruction {bytes([opcode])!r} builds no plain value"
+            return f"it refers to the Python object {'.'.join(names)}"
+        return f"the instruction {bytes([opcode])!r} is not allowed"
 
     def take(self, count: int) -> bytes:
         piece = self.data[self.at : self.at + count]
@@ -123,7 +123,7 @@ class _Machine:
     def quoted(self) -> None:
         text = self.line().strip()
         if len(text) < 2 or text[:1] not in (b"'", b'"') or text[:1] != text[-1:]:
-            raise _Refused("a text without its quotes")
+            raise _Refused("a string without quotes")
         self.stack.append(_python2_text(codecs.escape_decode(text[1:-1])[0]))
 
     def integer(self) -> None:
@@ -147,15 +147,15 @@ class _Machine:
 
 def _list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise _Refused("an append to something that is no list")
+        raise _Refused("append to a value that is not a list")
     return value
 
 
 def _fill(target: Any, items: list[Any]) -> None:
     if type(target) is not dict or len(items) % 2:
-        raise _Refused("items for something that is no dict")
+        raise _Refused("set items of a value that is not a dict")
     for key, value in zip(items[::2], items[1::2], strict=True):
-        # A tuple as a key is hashed as deep as it is nested, which a file could make deeper than the C stack.
+        # Tuples are not allowed as keys: hashing a deeply nested tuple can overflow the C stack.
         if type(key) not in (str, int, float, bool, bytes, type(None)):
             raise _Refused(f"a {type(key).__name__} as a key")
         target[key] = value
@@ -180,7 +180,7 @@ def _utf8(text: bytes) -> str:
 
 def _push(value: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
     def instruction(machine: _Machine) -> None:
-        item = value(machine)  # first: the value may be made of what is above a mark
+        item = value(machine)  # before the append: the value may use the items above a mark
         machine.stack.append(item)
 
     return instruction
@@ -192,7 +192,7 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], None]] = {
     for opcode, instruction in {
         # bookkeeping
         "\x80": lambda m: m.take(1),  # the protocol
-        "\x95": lambda m: m.take(8),  # a frame: the bytes that may be read ahead
+        "\x95": lambda m: m.take(8),  # frame size
         "(": _Machine.mark,
         "0": _Machine.pop,
         "1": lambda m: m.pop_to_mark(),

@@ -1,22 +1,21 @@
 """Referring expressions: RefCOCO, RefCOCO+, RefCOCOg, and RefCLEF (the ReferItGame).
 
-The official folder layout, all of it or only some of the four folders:
+The official folder layout, with at least one of the four folders:
 
 ``refcoco/``, ``refcoco+/``, ``refcocog/``, ``refclef/``   each with ``instances.json`` and ``refs(<partition>).p``
 ``images/mscoco/images/train2014/``                         the photographs of the first three
 ``images/saiapr_tc-12/``                                    the photographs of RefCLEF
 
-A partition says who divided the data: ``unc``, ``google``, ``umd`` or ``berkeley``. A split is called
-``refcoco+:unc:testA``, or ``unc:testA`` where the root is one of the four folders itself; the first parts may be left
-out as long as one file is meant. RefCLEF files some references under several test sets (``testAB``): they are in
-``testA`` and in ``testB``, and ``test`` takes all.
+A partition is named after its authors: ``unc``, ``google``, ``umd`` or ``berkeley``. A split has a name such as
+``refcoco+:unc:testA``, or ``unc:testA`` if the root is one of the four folders. The first parts may be omitted if the
+file is unambiguous. Some references of RefCLEF belong to several test sets (``testAB``): they are in ``testA`` and in
+``testB``. ``test`` includes all test sets.
 
-One sample is one image with every sentence about it in the split, so that an image is looked at once. Each sentence
-is a caption with one phrase: the whole sentence, which points to the entity of its box. Accuracy in this field is
-per sentence, so it is the mean over the phrases of a split. The text is the cleaned one (``sent``), on which the
-field reports.
+One sample is one image with all its sentences in the split, so that each image is processed once. Each sentence is a
+caption with one phrase, the whole sentence, and its entity has the box. Accuracy is per sentence, the mean over the
+phrases of a split. The text is the cleaned one (``sent``), as in published results.
 
-The references are a pickle, read by :mod:`deixis.data.plain_pickle`, which cannot run anything.
+The references are a pickle file. :mod:`deixis.data.plain_pickle` reads it without running code.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from deixis.types import Phrase
 
 NAME = "refer"
 
-PARTITIONS = {  # folder -> its official partitions, the usual one first
+PARTITIONS = {  # folder -> its official partitions, the most common first
     "refcoco": ("unc", "google"),
     "refcoco+": ("unc",),
     "refcocog": ("umd", "google"),
@@ -68,12 +67,12 @@ _COCO_IMAGES = Expected(
 _CLEF_IMAGES = Expected(
     "images/saiapr_tc-12",
     "the photographs of RefCLEF",
-    "the ImageCLEF campaign (SAIAPR TC-12); the refer toolbox has the part that is needed",
+    "the ImageCLEF campaign (SAIAPR TC-12); the refer toolbox has the required subset",
 )
 
 
 def expected(root: Path) -> tuple[Expected, ...]:
-    """The files of the data sets that are there; the folders of the others are optional."""
+    """List the files of the data sets in the folder; the folders of the others are optional."""
     folders = _folders(root)
     alone = root in folders.values()
     files: list[Expected] = []
@@ -94,38 +93,38 @@ def expected(root: Path) -> tuple[Expected, ...]:
 
 
 def recognise(root: Path) -> bool:
-    """Whether the folder is one of the four, or holds one of them."""
+    """Whether the folder is one of the four folders, or contains one of them."""
     return bool(_folders(root))
 
 
 def splits(root: Path) -> tuple[str, ...]:
-    """The splits of every references file; reads the files, once each as long as they stay the same."""
+    """List the splits of all reference files; the files are read and cached."""
     found: list[str] = []
     for name, path in _files(root).items():
         try:
             names = _split_names(_refs(path))
         except BadFile:
-            names = ["train"]  # so that the file is not passed by: `load` says what is wrong with it
+            names = ["train"]  # keep the file: `load` reports the error
         found += [f"{name}:{split}" for split in names]
     return tuple(found)
 
 
 def load(root: Path, split: str, *, exclude: Collection[int | str] = ()) -> Dataset:
-    """One split, its images in the order in which the references name them first.
+    """Load one split, with images in the order of their first reference.
 
-    ``exclude`` holds ids of images to leave out; what is left out on purpose does not count as skipped. The clean
-    subset of RefCOCO+ (AMC, appendix A) excludes the images that are among the training images of Visual Genome.
+    ``exclude`` has ids of images to leave out, without entries in the skipped records. The clean subset of RefCOCO+
+    (AMC, appendix A) excludes the training images of Visual Genome.
     """
     *names, part = split.split(":")
     files = {name: path for name, path in _files(root).items() if set(names) <= set(name.split(":"))}
     if len(files) != 1:
-        there = ", ".join(files or _files(root)) or "none"
-        raise DeixisError(f"{root}: '{split}' must mean one file of references out of these: {there}.")
+        available = ", ".join(files or _files(root)) or "none"
+        raise DeixisError(f"{root}: the split '{split}' must select one reference file. Available: {available}.")
     [(name, path)] = files.items()
     refs = _refs(path)
     wanted = [ref for ref in refs.good if _is_in(part, ref.split)]
     if not wanted:
-        raise DeixisError(f"{path} has no split '{part}'; there is {', '.join(_split_names(refs)) or 'none'}.")
+        raise DeixisError(f"{path} has no split '{part}'. Available: {', '.join(_split_names(refs)) or 'none'}.")
 
     instances = _instances(path.with_name("instances.json"))
     skipped = [*refs.skipped, *instances.skipped]
@@ -155,7 +154,7 @@ def load(root: Path, split: str, *, exclude: Collection[int | str] = ()) -> Data
 
 @dataclass
 class _Image:
-    """A sample in the making."""
+    """A sample under construction."""
 
     path: Path
     size: tuple[int, int]
@@ -171,7 +170,7 @@ def _image(number: str, instances: _Instances, folder: Path) -> _Image:
 
 
 def _add(image: _Image, ref: _Ref, instances: _Instances) -> None:
-    """Put a reference's entity and sentences into its image; where the box is bad, the image stays as it was."""
+    """Add the entity and sentences of a reference to its image; raise before any change if the box is invalid."""
     if ref.annotation not in image.entities:
         record = instances.annotations.get(ref.annotation)
         if record is None:
@@ -188,11 +187,11 @@ def _add(image: _Image, ref: _Ref, instances: _Instances) -> None:
         image.captions.append(Caption(text, words, (phrase,)))
 
 
-def _is_in(asked: str, split: str) -> bool:
-    # "testAB" belongs to the test sets A and B; "test" asks for all of them.
-    if asked.startswith("test") and split.startswith("test"):
-        return set(asked[4:]) <= set(split[4:])
-    return asked == split
+def _is_in(requested: str, split: str) -> bool:
+    # "testAB" belongs to the test sets A and B; "test" selects all of them.
+    if requested.startswith("test") and split.startswith("test"):
+        return set(requested[4:]) <= set(split[4:])
+    return requested == split
 
 
 def _split_names(refs: _Refs) -> list[str]:
@@ -223,7 +222,7 @@ class _Refs(NamedTuple):
 
 
 class _Instances(NamedTuple):
-    """``instances.json`` without its outlines; a record is looked into when a reference needs it."""
+    """``instances.json`` without its polygons; records are validated when a reference uses them."""
 
     images: dict[str, dict[str, Any]]
     annotations: dict[str, dict[str, Any]]
@@ -240,45 +239,47 @@ def _instances(path: Path) -> _Instances:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """What changes when the file does."""
+    """Modification time and size of a file, the cache key."""
     if not path.is_file():
-        raise DeixisError(f"{path} does not exist; 'deixis data check' on its folder says where it comes from.")
+        raise DeixisError(f"{path} does not exist. Run 'deixis data check' on its folder for the source of the file.")
     status = path.stat()
     return status.st_mtime_ns, status.st_size
 
 
-@lru_cache(maxsize=8)  # all the official partitions: some 150 MB, and each takes seconds to read
+@lru_cache(maxsize=8)  # all official partitions: about 150 MB, seconds to read each
 def _read_refs(path: Path, stamp: tuple[int, int]) -> _Refs:
     good: list[_Ref] = []
     skipped: list[Skipped] = []
-    room = stamp[1]  # A sentence takes more than a byte, but a pickle may name one list of them again and again.
+    remaining = stamp[
+        1
+    ]  # Limit of sentences: a pickle can refer to one list many times, but a sentence has at least a byte.
 
     def ref(record: Any) -> None:
-        nonlocal room
+        nonlocal remaining
         number, image, annotation = (_id(record, name) for name in ("ref_id", "image_id", "ann_id"))
         split, records = sys.intern(get_text(record, "split")), get_list(record, "sentences")
-        room -= len(records)
-        if room < 0:
-            raise BadFile(path, "it repeats its sentences without end")
+        remaining -= len(records)
+        if remaining < 0:
+            raise BadFile(path, "more sentences than bytes (repeated references to one list)")
         sentences: list[str] = []
 
         def sentence(record: Any) -> None:
             text = get_text(record, "sent" if isinstance(record, dict) and record.get("sent") else "raw")
             if not any(map(str.isalnum, text)):
-                raise BadRecord("it has no words")
+                raise BadRecord("the sentence has no words")
             sentences.append(text)
 
         good_records(records, path, f"reference {number}, sentence", sentence, skipped)
         if sentences:
             good.append(_Ref(number, image, annotation, split, tuple(sentences)))
         else:
-            raise BadRecord("it has no usable sentence")
+            raise BadRecord("the reference has no usable sentence")
 
     good_records(load_plain_pickle(path), path, "reference", ref, skipped)
     return _Refs(tuple(good), tuple(skipped))
 
 
-@lru_cache(maxsize=1)  # the splits of one data set come one after the other
+@lru_cache(maxsize=1)  # splits of one data set are usually read in succession
 def _read_instances(path: Path, stamp: tuple[int, int]) -> _Instances:
     content = read_json(path, drop=("segmentation", "area", "coco_url", "flickr_url", "date_captured", "licenses"))
     skipped: list[Skipped] = []
@@ -301,7 +302,7 @@ def _read_instances(path: Path, stamp: tuple[int, int]) -> _Instances:
         ("categories", "category", category),
     ):
         if not isinstance(content, dict) or name not in content:
-            raise BadFile(path, f'no list "{name}" in it')
+            raise BadFile(path, f'the list "{name}" is missing')
         good_records(content[name], path, kind, use, skipped)
     return _Instances(images, annotations, categories, tuple(skipped))
 
@@ -309,12 +310,12 @@ def _read_instances(path: Path, stamp: tuple[int, int]) -> _Instances:
 def _id(record: Any, name: str) -> str:
     value = get(record, name)
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise BadRecord(f'"{name}" is neither a number nor a name')
+        raise BadRecord(f'"{name}" must be an integer or a nonempty string')
     return str(value)
 
 
 def _folders(root: Path) -> dict[str, Path]:
-    """The data sets of this root: itself, or those of the four folders that are in it."""
+    """Data sets of this root: the root itself, or the existing ones of the four folders."""
     own = root.absolute().name  # "." has no name
     if _partitions(root) or (own in PARTITIONS and (root / "instances.json").is_file()):
         return {own: root}
@@ -328,7 +329,7 @@ def _partitions(folder: Path) -> list[str]:
 
 
 def _files(root: Path) -> dict[str, Path]:
-    """The references files, by the first parts of their splits' names."""
+    """Reference files by the first parts of their split names."""
     return {
         partition if folder == root else f"{name}:{partition}": folder / f"refs({partition}).p"
         for name, folder in _folders(root).items()

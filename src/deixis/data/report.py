@@ -1,4 +1,4 @@
-"""What a folder holds: counts for every split, what had to be skipped, and what is missing."""
+"""Report about a data set folder: counts per split, skipped records, missing files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deixis.errors import DeixisError
 from deixis.images import image_size
 
 HEADERS = 500
-"""How many pictures of a split are compared with the size that their annotation tells."""
+"""Maximum number of images per split whose size is compared with the annotation."""
 
 
 MIN_VALIDATION = 20
@@ -24,7 +24,7 @@ MIN_VALIDATION = 20
 
 @dataclass(frozen=True)
 class Counts:
-    """What one split holds; a box that belongs to two entities counts twice."""
+    """Counts of one split; a box of two entities counts twice."""
 
     images: int
     captions: int
@@ -35,25 +35,25 @@ class Counts:
 
 @dataclass(frozen=True)
 class Missing:
-    """A file that is not there, or a folder where ``count`` files are not there."""
+    """A missing file, or a folder with ``count`` missing files."""
 
     file: str  # relative to the root
     purpose: str
     publisher: str  # in words
     required: bool
     count: int = 1
-    examples: tuple[str, ...] = ()  # of such files, relative to the root too
+    examples: tuple[str, ...] = ()  # of missing files, relative to the root
 
 
 @dataclass(frozen=True)
 class Report:
-    """The answer of :func:`inspect`."""
+    """Result of :func:`inspect`."""
 
     dataset: str
     splits: dict[str, Counts]
     skipped: tuple[Skipped, ...]
     missing: tuple[Missing, ...]
-    warnings: tuple[str, ...]  # sentences about pictures that do not fit their annotation
+    warnings: tuple[str, ...]  # messages about images that do not match their annotation
 
     def to_json(self) -> dict[str, Any]:
         """``{"dataset", "splits", "skipped", "missing"}``."""
@@ -66,7 +66,7 @@ class Report:
 
 
 def inspect(root: Path, started: Callable[[str], None] = lambda split: None) -> Report:
-    """Read every split of the data set in a folder; ``started`` is called with the name of each before it is read."""
+    """Read all splits of the data set in a folder; ``started`` is called with the name of each split first."""
     loader = recognise(root)
     counts: dict[str, Counts] = {}
     skipped: list[Skipped] = []
@@ -88,7 +88,7 @@ def inspect(root: Path, started: Callable[[str], None] = lambda split: None) -> 
         present = _note_absent(dataset, listings, absent)
         warnings += _compare_sizes(present, split)
     warnings += _small_validation(counts)
-    # Splits that share a file tell of its faults once each.
+    # Splits that share a file report the same errors; keep each once.
     short = (replace(entry, file=_relative(entry.file, root)) for entry in dict.fromkeys(skipped))
     return Report(loader.NAME, counts, tuple(short), _missing(loader, root, absent), tuple(warnings))
 
@@ -105,26 +105,26 @@ def _small_validation(counts: Mapping[str, Counts]) -> list[str]:
 
 
 def count(samples: Iterable[Sample]) -> Counts:
-    """How much of everything some samples hold."""
+    """Count images, captions, phrases and boxes of samples."""
     images = captions = phrases = boxed = boxes = 0
     for sample in samples:
         images += 1
         captions += len(sample.captions)
         phrases += sum(len(caption.phrases) for caption in sample.captions)
-        here = sum(len(entity.boxes) for entity in sample.entities)
-        boxes += here
-        boxed += here > 0
+        in_sample = sum(len(entity.boxes) for entity in sample.entities)
+        boxes += in_sample
+        boxed += in_sample > 0
     return Counts(images, captions, phrases, boxed, boxes)
 
 
 def _note_absent(dataset: Dataset, listings: dict[Path, set[str]], absent: set[Path]) -> list[Sample]:
-    """The samples whose files are all there; what others lack goes to ``absent``."""
+    """Return the samples with all files; add missing files to ``absent``."""
     present: list[Sample] = []
     for sample in dataset:
         complete = True
         for path in sample.frames or ([sample.path] if sample.path else []):
             folder = path.parent
-            if folder not in listings:  # one listing instead of a look at each of 30,000 files
+            if folder not in listings:  # one directory listing instead of 30,000 file checks
                 listings[folder] = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
             if path.name not in listings[folder]:
                 absent.add(path)
@@ -141,12 +141,12 @@ def _missing(loader: Loader, root: Path, absent: Iterable[Path]) -> tuple[Missin
         for entry in expected
         if not (root / entry.path).exists()
     }
-    # Images are told by the folder that the distribution speaks of: one entry, not one for each of 30,000 pictures.
-    elsewhere = Expected(".", "images that the captions name", "whoever keeps the pictures of this data set")
+    # One entry per image folder of the distribution, not one per image.
+    other_images = Expected(".", "images of the captions", "the provider of the images")
     folders: dict[Expected, list[str]] = defaultdict(list)
     for name in sorted(_relative(str(path), root) for path in absent):
         above = [entry for entry in expected if name.startswith(f"{entry.path}/")]
-        folders[max(above, key=lambda entry: len(entry.path), default=elsewhere)].append(name)
+        folders[max(above, key=lambda entry: len(entry.path), default=other_images)].append(name)
     for entry, names in folders.items():
         lack = Missing(entry.path, entry.purpose, entry.publisher, entry.required, len(names), tuple(names[:3]))
         found[entry.path] = lack
@@ -154,32 +154,32 @@ def _missing(loader: Loader, root: Path, absent: Iterable[Path]) -> tuple[Missin
 
 
 def _compare_sizes(samples: Sequence[Sample], split: str) -> list[str]:
-    """Boxes are in pixels of the annotated picture: say so when the picture that is there has another size."""
+    """Warn about images with another size than their annotation, because boxes are in pixels."""
     boxed = [
         (sample.path, sample.size)
         for sample in samples
         if sample.path and sample.size and any(len(entity.boxes) for entity in sample.entities)
     ]
-    chosen = boxed[:: max(1, -(-len(boxed) // HEADERS))]
+    checked = boxed[:: max(1, -(-len(boxed) // HEADERS))]
     other: list[str] = []
     broken: list[str] = []
-    for path, (width, height) in chosen:
+    for path, (width, height) in checked:
         try:
             real = image_size(path)
         except DeixisError as error:
             broken.append(str(error))
             continue
         if real != (width, height):
-            other.append(f"{path.name} has {real[0]} x {real[1]} pixels, its annotation says {width} x {height}")
-    told = []
+            other.append(f"{path.name} has {real[0]} x {real[1]} pixels, its annotation has {width} x {height}")
+    messages = []
     if broken:
-        told.append(f"{split}: {len(broken)} of {len(chosen)} pictures looked at cannot be read: {broken[0]}")
+        messages.append(f"{split}: {len(broken)} of {len(checked)} checked images cannot be read: {broken[0]}")
     if other:
-        told.append(
-            f"{split}: {len(other)} of {len(chosen)} pictures looked at do not have the size that their boxes were "
-            f"drawn on ({other[0]}); use the original pictures."
+        messages.append(
+            f"{split}: {len(other)} of {len(checked)} checked images do not have the annotated size ({other[0]}). "
+            "Use the original images."
         )
-    return told
+    return messages
 
 
 def _relative(path: str, root: Path) -> str:

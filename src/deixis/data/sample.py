@@ -1,4 +1,4 @@
-"""What every data set becomes: a :class:`Dataset` of :class:`Sample`, and a list of what had to be left out."""
+"""Common format of all data sets: a :class:`Dataset` of :class:`Sample`, with the skipped records."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ if TYPE_CHECKING:
 class Caption:
     """One sentence about an image."""
 
-    text: str  # as people wrote it, markup removed
-    tokens: tuple[str, ...]  # deixis.language.tokenise.tokens(text): lower case, punctuation dropped
-    phrases: tuple[Phrase, ...] = ()  # spans are of `tokens`
+    text: str  # original text, without markup
+    tokens: tuple[str, ...]  # deixis.language.tokenise.tokens(text): lower case, without punctuation
+    phrases: tuple[Phrase, ...] = ()  # spans refer to `tokens`
 
 
 @dataclass(frozen=True, eq=False)
 class Entity:
-    """Something in the image that captions refer to, with the boxes people drew around it."""
+    """An object in the image that captions refer to, with its annotated boxes."""
 
     id: str
     boxes: npt.NDArray[np.floating]  # [M, 4], M may be 0
     types: tuple[str, ...] = ()  # the data set's types, e.g. ("people",)
-    label: str = ""  # class name where the data set has one, e.g. "dog"
+    label: str = ""  # class name if the data set has one, e.g. "dog"
     frames: npt.NDArray[np.integer] | None = None  # [M] frame of each box in a video segment
-    scene: bool = False  # the whole scene, or a part of it without borders
-    no_box: bool = False  # annotators found nothing to draw a box around
+    scene: bool = False  # the whole scene, or a part of it without clear borders
+    no_box: bool = False  # annotated as having no box
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One image (or one video segment) with its captions and entities. Nothing is opened until asked for."""
+    """One image (or one video segment) with its captions and entities. Image files are opened on demand."""
 
     image_id: str
     captions: tuple[Caption, ...]
-    path: Path | None = None  # where the image should be; it may be absent (see `Dataset`)
-    frames: tuple[Path, ...] = ()  # a video segment's sampled frames instead of one image
-    size: tuple[int, int] | None = None  # width, height where the annotation tells; see image_size()
+    path: Path | None = None  # image file; may not exist
+    frames: tuple[Path, ...] = ()  # sampled frames of a video segment, instead of one image
+    size: tuple[int, int] | None = None  # width, height if annotated; see image_size()
     entities: tuple[Entity, ...] = ()
     pixels: npt.NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
-    # [H, W, 3] (a video: [F, H, W, 3]) for pictures that are made, not read
+    # [H, W, 3] (video: [F, H, W, 3]) of a generated image
 
     def entity(self, entity_id: str) -> Entity | None:
-        """The entity of that id, or None."""
+        """Entity with this id, or None."""
         return next((entity for entity in self.entities if entity.id == entity_id), None)
 
     def open(self, frame: int = 0) -> Image.Image:
-        """The image (or one frame of it) as RGB; reads the file now."""
+        """Read the image (or one frame) as RGB."""
         from PIL import Image
 
         from deixis.images import load_image
@@ -84,7 +84,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A record that could not be used: where it is and what is wrong with it."""
+    """A skipped record: its place and the reason."""
 
     file: str
     reason: str
@@ -96,7 +96,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Expected:
-    """A file or folder of a data set's official distribution: what it is for, and who publishes it (in words)."""
+    """A file or folder of a data set's official distribution, with its purpose and publisher."""
 
     path: str  # relative to the data set's root
     purpose: str
@@ -106,7 +106,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Dataset(Sequence[Sample]):
-    """The samples of one split, in the order of the official list, and the records that were skipped."""
+    """Samples of one split, in the order of the official list, and the skipped records."""
 
     name: str
     split: str

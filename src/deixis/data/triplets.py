@@ -1,8 +1,8 @@
-"""Triplets (image, text, box) of any data set: what attention map consistency learns from.
+"""Triplets (image, text, box) of any data set, for attention mask consistency (AMC).
 
-Visual Genome has its own, with attributes (:func:`deixis.data.visual_genome.triplets`). Here are those of other
-sources: phrases that people tied to boxes, instances of COCO, and what a detector found, as pseudo boxes. Each brings
-boxes into the training, and a model that used them says so.
+Visual Genome has its own triplets, with attributes (:func:`deixis.data.visual_genome.triplets`). This module builds
+triplets from phrases with boxes, from COCO instances, and from detections as pseudo boxes. All of them add box
+supervision to the training, which is recorded in the trained model.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from deixis.types import Box
 if TYPE_CHECKING:
     from deixis.language.parse import Parse
 
-MAX_BYTES = 2 * 2**30  # of a file of detections, packed or not
+MAX_BYTES = 2 * 2**30  # of a detection file, compressed or not
 
 
 @dataclass(frozen=True)
 class Named:
-    """A box with the name of what is in it."""
+    """A box with the name of its object."""
 
     name: str
     box: Box
@@ -37,7 +37,7 @@ class Named:
 
 
 def phrase_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet]:
-    """Every phrase of the captions with each box of its entity: made scenes, Flickr30k Entities, referring sets."""
+    """Yield each phrase of the captions with each box of its entity (scenes, Flickr30k Entities, RefCOCO)."""
     width, height = sample.image_size()
     for caption in sample.captions:
         for phrase in caption.phrases:
@@ -48,27 +48,27 @@ def phrase_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet]:
 
 
 def instance_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet]:
-    """The named entities of an image, such as instances of COCO; crowds that were not told apart make none."""
-    things = [
+    """Yield triplets of the named entities of an image, such as COCO instances, without crowds."""
+    objects = [
         Named(entity.label, geometry.as_box(box))
         for entity in sample.entities
         if entity.label and "crowd" not in entity.types
         for box in entity.boxes.tolist()
     ]
-    return named_triplets(sample.image_id, sample.image_size(), things, min_area)
+    return named_triplets(sample.image_id, sample.image_size(), objects, min_area)
 
 
 def named_triplets(
-    image_id: str, size: tuple[int, int], things: Iterable[Named], min_area: float = 0.0
+    image_id: str, size: tuple[int, int], objects: Iterable[Named], min_area: float = 0.0
 ) -> Iterator[Triplet]:
-    """``object``: "a dog"; ``spatial``: "a dog on the left", "top dog" ..., where there are several (see AMC 4.1)."""
+    """Yield ``object`` triplets ("a dog") and, for objects of one name, ``spatial`` ones (AMC 4.1)."""
     width, height = size
-    alike: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)
-    for thing in things:
-        if _area(thing.box) >= min_area * width * height:
-            yield Triplet(image_id, with_article(thing.name), thing.box, "object")
-            alike[thing.name].append((thing.name, thing.box))
-    for group in alike.values():
+    by_name: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)
+    for item in objects:
+        if _area(item.box) >= min_area * width * height:
+            yield Triplet(image_id, with_article(item.name), item.box, "object")
+            by_name[item.name].append((item.name, item.box))
+    for group in by_name.values():
         for text, box in spatial_texts(group, width, height):
             yield Triplet(image_id, text, box, "spatial")
 
@@ -76,19 +76,19 @@ def named_triplets(
 def caption_triplets(
     sample: Sample,
     parses: Sequence[Parse],
-    things: Sequence[Named],
+    objects: Sequence[Named],
     names: Mapping[str, str] | None = None,
 ) -> Iterator[Triplet]:
-    """The noun phrases of an image's captions that mean a detected thing, with every box of that name.
+    """Yield the noun phrases of an image's captions that match a detection, with each box of that name.
 
-    ``parses`` are those of the captions. ``names`` tells which head noun (its lemma) means which name, by default
-    :data:`COCO_NOUNS`; a noun that is a name itself needs no entry. "a man in red" is thus tied to each box of a
-    person: a pseudo box says what a phrase is about, not which one of several is meant.
+    ``parses`` are the parses of the captions. ``names`` maps lemmas of head nouns to names, by default
+    :data:`COCO_NOUNS`; a noun that equals a name needs no entry. "a man in red" is thus paired with each box of a
+    person, because detections do not distinguish objects of the same name.
     """
     names = COCO_NOUNS if names is None else names
     found: defaultdict[str, list[Box]] = defaultdict(list)
-    for thing in things:
-        found[thing.name].append(thing.box)
+    for item in objects:
+        found[item.name].append(item.box)
     for parse in parses:
         for phrase in parse.phrases:
             head = parse.head(phrase.start, phrase.end)
@@ -103,10 +103,10 @@ def caption_triplets(
 
 
 def read_detections(path: Path, min_score: float = 0.3) -> dict[str, list[Named]]:
-    """Image id -> what a detector is sure enough of, from COCO results with names (``.json`` or ``.json.gz``)."""
+    """Image id -> detections with a score >= ``min_score``, from COCO results with names (``.json``, ``.json.gz``)."""
     records = read_packed_json(path, MAX_BYTES)
     if not isinstance(records, list):
-        raise BadFile(path, "a COCO results list of {image_id, category, bbox, score} was expected")
+        raise BadFile(path, "expected a COCO results list of {image_id, category, bbox, score}")
     found: defaultdict[str, list[Named]] = defaultdict(list)
     for number, record in enumerate(records):
         try:
@@ -118,7 +118,7 @@ def read_detections(path: Path, min_score: float = 0.3) -> dict[str, list[Named]
             box = geometry.as_box(geometry.from_xywh(corners))
             found[str(get(record, "image_id"))].append(Named(name, box, score))
     if not found:
-        raise BadFile(path, f"no detection has a score of {min_score:g} or more")
+        raise BadFile(path, f"no detection has a score >= {min_score:g}")
     return dict(found)
 
 
@@ -129,7 +129,7 @@ _SIDE = re.compile(r"(?<![a-z])(left|right)(?=most|wards?|hand|side|[^a-z]|\Z)",
 
 
 def mirror(text: str) -> str:
-    """The text for the mirror image: left and right change places, also in "leftmost" and "right-hand"."""
+    """Swap left and right in a text, for the mirrored image; also in "leftmost" and "right-hand"."""
     return _SIDE.sub(lambda side: _like(side[0], _OTHER[side[0].lower()]), text)
 
 

@@ -1,22 +1,21 @@
-"""Visual Genome: region descriptions, objects and their attributes, and the triplets (image, text, box) made of them.
+"""Visual Genome: region descriptions, objects, attributes, and triplets (image, text, box).
 
 The official files (versions 1.2 and 1.4):
 
-``image_data.json``                       image sizes; the address of an image tells its folder
+``image_data.json``                       image sizes; the URL of an image contains its folder
 ``region_descriptions.json``              sentences about regions
 ``objects.json``, ``attributes.json``     names, boxes and attributes of objects
 ``VG_100K/``, ``VG_100K_2/``              the photographs
-``train.txt``, ``val.txt``, ``test.txt``  optional: the lists of Anderson and others, on whose train list AMC trains
+``train.txt``, ``val.txt``, ``test.txt``  optional: the lists of Anderson and others; AMC trains on their train list
 
-As a :class:`Sample` an image has a caption for each region description. The whole caption is its one phrase, and
-points to the entity ``region <id>`` with the region's box. Each object is an entity ``object <id>`` that no phrase
-points to: its label is its first name, its types are its attributes. The split ``all``, every image, can be loaded
-even where there are lists.
+The :class:`Sample` of an image has a caption for each region description. The whole caption is its only phrase, with
+the entity ``region <id>`` and the region's box. Each object is an entity ``object <id>`` without a phrase: its label
+is its first name, its types are its attributes. The split ``all`` has all images and is always available.
 
-Memory: the big files are read one image at a time. They name the images in the same order; where one does not, its
-records wait in memory until their image comes. :func:`stream` holds one sample at a time, besides the table of image
-sizes. :func:`load` holds all samples, 57 kB for an image with 50 regions and 35 objects: some 6 GB for all 108,077
-images. To train, run :func:`triplets` over :func:`stream`.
+Memory: the large files are read one image at a time. They normally have the images in the same order; records out of
+order stay in memory until their image is read. :func:`stream` keeps one sample at a time, and the table of image
+sizes. :func:`load` keeps all samples, 57 kB for an image with 50 regions and 35 objects: about 6 GB for all 108,077
+images. For training, use :func:`triplets` with :func:`stream`.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from deixis.types import Box, Phrase
 NAME = "visual_genome"
 
 MIN_AREA = 0.08
-"""AMC, section 4.1: boxes under 8 % of the image make no triplet."""
+"""Minimum box area for a triplet, as a share of the image (AMC, section 4.1)."""
 
 _IMAGES, _REGIONS, _OBJECTS, _ATTRIBUTES = (
     "image_data.json",
@@ -69,7 +68,7 @@ _ANDERSON = "P. Anderson and others, with their bottom-up attention"
 
 
 def expected(root: Path) -> tuple[Expected, ...]:
-    """The files of the official distribution."""
+    """List the files of the official distribution."""
     bare = not _annotated(root)
     return (
         Expected(_IMAGES, "the images, their sizes and folders", _STANFORD),
@@ -82,32 +81,32 @@ def expected(root: Path) -> tuple[Expected, ...]:
 
 
 def recognise(root: Path) -> bool:
-    """Whether the folder holds the image data or the region descriptions."""
+    """Whether the folder has the image data or the region descriptions."""
     return (root / _IMAGES).is_file() or (root / _REGIONS).is_file()
 
 
 def splits(root: Path) -> tuple[str, ...]:
-    """The splits whose list is there; ``all`` where there is none."""
+    """List the splits with a list file; ``all`` if there is none."""
     return tuple(name for name in _LISTS if (root / f"{name}.txt").is_file()) or ("all",)
 
 
 def load(root: Path, split: str = "all") -> Dataset:
-    """One split in memory, its images in the order of ``image_data.json``."""
+    """Load one split into memory, in the order of ``image_data.json``."""
     skipped: list[Skipped] = []
     samples = tuple(stream(root, split, skipped))
     return Dataset(NAME, split, samples, tuple(skipped))
 
 
 def stream(root: Path, split: str = "all", skipped: list[Skipped] | None = None) -> Iterator[Sample]:
-    """The samples of :func:`load` one after the other; records that cannot be used are added to ``skipped``.
+    """Yield the samples of :func:`load`; add invalid records to ``skipped``.
 
-    A file that breaks off or is malformed raises :class:`BadFile` when its reading comes to that place.
+    A truncated or malformed file raises :class:`BadFile` when the reader reaches that place.
     """
     if split not in ("all", *splits(root)):
-        raise DeixisError(f"{root} has no split '{split}'; there is {', '.join(('all', *splits(root)))}.")
+        raise DeixisError(f"{root} has no split '{split}'. Available: {', '.join(('all', *splits(root)))}.")
     skipped = [] if skipped is None else skipped
     if not _annotated(root):
-        raise DeixisError(f"{root} has no annotations; 'deixis data check {root}' says which files they are.")
+        raise DeixisError(f"{root} has no annotations. Run 'deixis data check {root}' for a list of the missing files.")
     images = _read_images(root, skipped)
     wanted = set(images) if split == "all" else _read_list(root / f"{split}.txt", images, skipped)
     records = {name: _Records(root / name, images, wanted, skipped) for name in (_REGIONS, _OBJECTS, _ATTRIBUTES)}
@@ -127,7 +126,7 @@ def _annotated(root: Path) -> bool:
 
 @dataclass(frozen=True)
 class Triplet:
-    """A text, the image it is about, and the box of what it names."""
+    """An image, a text, and the box of the object that the text describes."""
 
     image_id: str
     text: str
@@ -136,17 +135,17 @@ class Triplet:
 
 
 def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
-    """The triplets of one image, as AMC builds them (section 4.1); boxes under ``min_area`` of the image make none.
+    """Yield the triplets of one image as in AMC (section 4.1), for boxes of at least ``min_area`` of the image.
 
     ``region``     each region description
     ``object``     "a dog"
     ``attribute``  "a brown dog", for each attribute
-    ``spatial``    where several boxes are left for one name: "a brown dog on the left" (and right) and "top brown
-                   dog" (and bottom) for those that lie farthest that way, "a brown dog to the top left" for those
-                   of them in a corner; with the object's first attribute, if it has any
+    ``spatial``    for several boxes of one name: "a brown dog on the left" (right) and "top brown dog" (bottom) for
+                   the outermost box in this direction, "a brown dog to the top left" if it is also in a corner;
+                   with the object's first attribute, if it has any
 
-    A place is told by the centre of the box. The paper leaves open what a corner is: here it is the outer third of
-    the image in both directions. No place is told where two boxes share it, for the text would mean both.
+    The position is that of the box centre. The paper does not define a corner; here it is the outer third of the image
+    in both directions. If two boxes have the same position, the text is ambiguous and left out.
     """
     width, height = sample.image_size()
     large: dict[str, Box] = {}
@@ -158,33 +157,35 @@ def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
         for phrase in caption.phrases:
             if phrase.entity in large:
                 yield Triplet(sample.image_id, phrase.text, large[phrase.entity], "region")
-    alike: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)  # name -> description and box of each object
+    by_name: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)  # name -> description and box of each object
     for entity in sample.entities:
         if not entity.label or entity.id not in large:
             continue
         box = large[entity.id]
         yield Triplet(sample.image_id, with_article(entity.label), box, "object")
-        told = f" {entity.label} "
-        described = [f"{attribute} {entity.label}" for attribute in entity.types if f" {attribute} " not in told]
+        padded_label = f" {entity.label} "
+        described = [
+            f"{attribute} {entity.label}" for attribute in entity.types if f" {attribute} " not in padded_label
+        ]
         for text in described:
             yield Triplet(sample.image_id, with_article(text), box, "attribute")
-        alike[entity.label].append(((described or [entity.label])[0], box))
-    for group in alike.values():
+        by_name[entity.label].append(((described or [entity.label])[0], box))
+    for group in by_name.values():
         for text, box in spatial_texts(group, width, height):
             yield Triplet(sample.image_id, text, box, "spatial")
 
 
 def spatial_texts(group: list[tuple[str, Box]], width: float, height: float) -> Iterator[tuple[str, Box]]:
-    """Texts that tell objects of one name apart by their place, with the box that each text means."""
+    """Yield texts that distinguish objects of one name by position, each with its box."""
     if len(group) < 2:
         return
     centres = [((x1 + x2) / 2, (y1 + y2) / 2) for _, (x1, y1, x2, y2) in group]
     farthest: dict[int, None] = {}
     for place, axis, end in (("left", 0, min), ("right", 0, max), ("top", 1, min), ("bottom", 1, max)):
-        along = [centre[axis] for centre in centres]
-        if along.count(end(along)) > 1:
+        positions = [centre[axis] for centre in centres]
+        if positions.count(end(positions)) > 1:
             continue
-        index = along.index(end(along))
+        index = positions.index(end(positions))
         farthest[index] = None
         text, box = group[index]
         yield (f"{with_article(text)} on the {place}" if axis == 0 else f"{place} {text}"), box
@@ -216,14 +217,14 @@ def _sample(number: int, image: _Image, records: dict[str, Any], root: Path, ski
 
     def add(name: str, box: Box, label: str = "", types: tuple[str, ...] = ()) -> None:
         if name in entities:
-            raise BadRecord(f"{name} is listed twice")
+            raise BadRecord(f"duplicate {name}")
         entities[name] = Entity(name, geometry.as_boxes([box]), types, label)
 
     def region(record: Any) -> None:
         name, text = f"region {_number(record, 'region_id')}", get_text(record, "phrase")
         words = tuple(map(sys.intern, tokens(text)))
         if not words:
-            raise BadRecord("its phrase has no words")
+            raise BadRecord("the phrase has no words")
         add(name, _box(record, image.size, "width", "height"))
         captions.append(Caption(text, words, (Phrase(text, 0, len(words), entity=name),)))
 
@@ -231,24 +232,24 @@ def _sample(number: int, image: _Image, records: dict[str, Any], root: Path, ski
         key = _number(record, "object_id")
         values = [] if record.get("attributes") is None else get_list(record, "attributes")
         if not all(isinstance(value, str) for value in values):
-            raise BadRecord("an attribute is not text")
+            raise BadRecord("an attribute must be a string")
         attributes[key] += [sys.intern(_tidy(value)) for value in values]
 
-    def thing(record: Any) -> None:
+    def object_record(record: Any) -> None:
         key, label, box = _number(record, "object_id"), _name(record), _box(record, image.size, "w", "h")
-        merged = record.get("merged_object_ids")  # version 1.4: the objects of version 1.2 that this one stands for
+        merged = record.get("merged_object_ids")  # version 1.4: ids of the merged objects of version 1.2
         found = [attributes.get(each, []) for each in (key, *(merged if isinstance(merged, list) else ()))]
         add(f"object {key}", box, label, tuple(dict.fromkeys(value for values in found for value in values if value)))
 
     def both(record: Any) -> None:
         attribute(record)
-        thing(record)
+        object_record(record)
 
     passes = [(_REGIONS, "regions", "region", region)]
-    if records[_OBJECTS] is None:  # the attributes name and place their objects as well
+    if records[_OBJECTS] is None:  # the attributes file also has names and boxes of objects
         passes += [(_ATTRIBUTES, "attributes", "object", both)]
     else:
-        passes += [(_ATTRIBUTES, "attributes", "attribute", attribute), (_OBJECTS, "objects", "object", thing)]
+        passes += [(_ATTRIBUTES, "attributes", "attribute", attribute), (_OBJECTS, "objects", "object", object_record)]
     for name, inside, kind, use in passes:
         if records[name] is not None:
             try:
@@ -260,14 +261,14 @@ def _sample(number: int, image: _Image, records: dict[str, Any], root: Path, ski
 
 
 def _number(record: Any, name: str) -> int:
-    """An id; the first versions call every id just ``id``."""
+    """Id of a record; the first versions use the field ``id`` everywhere."""
     return get_int(record, "id" if isinstance(record, dict) and name not in record and "id" in record else name)
 
 
 def _name(record: Any) -> str:
     names = get(record, "names") if "names" in record else [get(record, "name")]
     if not isinstance(names, list) or not names or not isinstance(names[0], str) or not names[0].strip():
-        raise BadRecord("it has no name")
+        raise BadRecord("the object has no name")
     return sys.intern(_tidy(names[0]))
 
 
@@ -290,7 +291,7 @@ def _read_images(root: Path, skipped: list[Skipped]) -> dict[int, _Image]:
     def image(record: Any) -> None:
         number = _number(record, "image_id")
         if number in images:
-            raise BadRecord(f"image {number} is listed twice")
+            raise BadRecord(f"duplicate image {number}")
         address = record.get("url")
         folder = PurePosixPath(address).parent.name if isinstance(address, str) else ""
         images[number] = _Image(
@@ -302,19 +303,19 @@ def _read_images(root: Path, skipped: list[Skipped]) -> dict[int, _Image]:
 
 
 def _read_list(path: Path, images: dict[int, _Image], skipped: list[Skipped]) -> set[int]:
-    """The images of a split: a line begins with ``VG_100K/<id>.jpg``, or with the id alone."""
+    """Read the images of a split; a line starts with ``VG_100K/<id>.jpg`` or with the id."""
     wanted: set[int] = set()
     for line, text in read_lines(path):
         name = PurePosixPath(text.split()[0]).stem
         if name.isascii() and name.isdigit() and int(name) in images:
             wanted.add(int(name))
         else:
-            skipped.append(Skipped(str(path), f"'{name[:40]}' is not an image of {_IMAGES}", line))
+            skipped.append(Skipped(str(path), f"'{name[:40]}' is not an image in {_IMAGES}", line))
     return wanted
 
 
 class _Records:
-    """The records of one big file, asked for image by image; an absent file has none."""
+    """Records of one large file, read image by image; empty if the file is missing."""
 
     def __init__(self, path: Path, images: dict[int, _Image], wanted: set[int], skipped: list[Skipped]) -> None:
         self.path, self.images, self.wanted, self.skipped = path, images, wanted, skipped
@@ -323,13 +324,13 @@ class _Records:
         self.seen: set[int] = set()
 
     def take(self, number: int) -> Any:
-        """The record of an image, or None; records on the way to it wait for their turn."""
+        """Return the record of an image, or None; records read before it are kept for later."""
         while number not in self.waiting and self._read():
             pass
         return self.waiting.pop(number, None)
 
     def finish(self) -> None:
-        """Read what is left, so that its faults are noted."""
+        """Read the remaining records, to report their errors."""
         while self._read():
             pass
 
@@ -342,24 +343,24 @@ class _Records:
             if number not in self.images:
                 raise BadRecord(f"image {number} is not in {_IMAGES}")
             if number in self.seen:
-                raise BadRecord(f"image {number} is listed twice")
+                raise BadRecord(f"duplicate image {number}")
             self.seen.add(number)
             if number in self.wanted:
                 self.waiting[number] = record
         except BadRecord as error:
-            self.skipped.append(Skipped(str(self.path), f"a record cannot be used: {error}"))
+            self.skipped.append(Skipped(str(self.path), f"invalid record: {error}"))
         return True
 
 
 _END = object()
 _CHUNK = 2**20
 _MAX_RECORD = 64 * 2**20
-"""Characters; what one image's record may take before its file is given up as broken."""
+"""Maximum length of the record of one image, in characters."""
 _SPACE = re.compile(r"\s*")
 
 
 def _elements(path: Path) -> Iterator[Any]:
-    """The elements of a JSON list, decoded one at a time."""
+    """Decode the elements of a JSON list one at a time."""
     decode = json.JSONDecoder().raw_decode
     try:
         file = path.open(encoding="utf-8-sig")
@@ -381,7 +382,7 @@ def _elements(path: Path) -> Iterator[Any]:
             return bool(piece)
 
         def mark() -> str:
-            """The next character that is no space, or an empty string at the end."""
+            """Next nonspace character, or an empty string at the end."""
             nonlocal at
             while True:
                 at = _SPACE.match(buffer, at).end()  # type: ignore[union-attr]
@@ -392,7 +393,7 @@ def _elements(path: Path) -> Iterator[Any]:
             return BadFile(path, reason, line + buffer.count("\n", 0, where))
 
         if mark() != "[":
-            raise bad("a list of images was expected", at)
+            raise bad("expected a list of images", at)
         at += 1
         going = mark() != "]"
         at += not going
@@ -404,7 +405,7 @@ def _elements(path: Path) -> Iterator[Any]:
                     element, at = decode(buffer, at)
                     break
                 except json.JSONDecodeError as error:
-                    # Perhaps the record goes on beyond what was read so far.
+                    # The record may be longer than the buffer: read more.
                     offset = error.pos - at
                     if len(buffer) - at > _MAX_RECORD or not more(size):
                         raise bad(f"not valid JSON ({error.msg.lower()})", at + offset) from None
@@ -417,4 +418,4 @@ def _elements(path: Path) -> Iterator[Any]:
             going = separator == ","
             at += 1
         if mark():
-            raise bad("something follows the list", at)
+            raise bad("unexpected text after the list", at)

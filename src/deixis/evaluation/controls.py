@@ -1,4 +1,4 @@
-"""Controls without a model: answers that any phrase grounder must beat, or cannot beat."""
+"""Controls without a model: lower and upper bounds for phrase grounders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Control = Literal["whole-image", "best-proposal"]
 
 
 def evaluate_control(control: Control, reference: Reference, regions: Mapping[str, Regions]) -> Evaluation:
-    """Score the whole image (and its centre) as the answer to every phrase, or the proposal with the highest IoU."""
+    """Score the whole image, or the proposal with the highest IoU, as the prediction for each phrase."""
     protocol = FLICKR30K if reference.name == "flickr30k_entities" else REFER
     answers = {}
     for phrase in reference.phrases:

@@ -32,7 +32,7 @@ Answers = dict[Mention, tuple[Grounding, ...]]
 
 @dataclass(frozen=True, eq=False)
 class CaptionEvaluation:
-    """What the caption pipeline answered on a split, and its scores."""
+    """Results of the caption pipeline on a split, and their scores."""
 
     results: Mapping[str, CaptionResult]  # by image
     predictions: Predictions
@@ -48,10 +48,10 @@ def evaluate_captions(
 ) -> CaptionEvaluation:
     """Caption a split with the caption pipeline and score the sentences and their boxes.
 
-    Captions give caption metrics, F1 and the analysis of errors. Where boxes come from the captioner's own attention,
-    its attention at the phrases of the true captions gives attention accuracy, phrase accuracy and pointing too; the
-    boxes of a grounder are scored by :func:`evaluate_grounder`. Without ``sign_options`` the signatures do not name
-    the options, so that runs with different options can be compared.
+    The scores are caption metrics, F1 and error analysis. If the boxes come from the captioner's attention, attention
+    accuracy, phrase accuracy and pointing on the reference captions are added. The boxes of a grounder are scored by
+    :func:`evaluate_grounder`. Without ``sign_options`` the signatures omit the options, so that runs with different
+    options can be compared.
     """
     ids = [sample.image_id for sample in reference.samples if sample.image_id in photos]
     results = dict(zip(ids, caption_stream((photos[image] for image in ids), models, options), strict=True))
@@ -70,7 +70,7 @@ def evaluate_captions(
 
 
 def sign(evaluation: Evaluation, place: str, options: CaptionOptions) -> Evaluation:
-    """Add to every signature where boxes come from, and which steps of the pipeline were left out."""
+    """Add the source of the boxes and the disabled pipeline steps to each signature."""
     mark = f"place:{place}|words:{'own' if place in ('attention', 'vote') else 'head'}"
     if options.rerank == "none":
         mark += "|rerank:none"
@@ -86,9 +86,9 @@ def evaluate_grounder(
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
 ) -> tuple[Predictions, Evaluation]:
-    """Ground the phrases of a split's captions, each caption with all its phrases at once; all scores.
+    """Ground and score the phrases of a split, all phrases of a caption together.
 
-    A matcher is also scored on retrieval, which needs no boxes.
+    A matcher also gets retrieval scores, which need no boxes.
     """
     if place is not None:
         check_place(grounder, place)
@@ -98,7 +98,9 @@ def evaluate_grounder(
     if predictions.phrases:
         result = evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
     elif not isinstance(grounder, ScanGrounder):
-        raise DeixisError(f"{reference.name} ({reference.split}) has no phrases with boxes to compare with.")
+        raise DeixisError(
+            f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."
+        )
     if isinstance(grounder, ScanGrounder):
         result = replace(result, scores=(*result.scores, *retrieve(grounder, reference, photos)))
     return predictions, result
@@ -112,9 +114,9 @@ def evaluate_folder(
     place: Place | HeatPlace | None = None,
     device: str = "auto",
 ) -> Evaluation:
-    """Evaluate a captioner, alone or with a grounder, or a phrase grounder, for a comparison of models.
+    """Evaluate a captioner (with or without a grounder) or a phrase grounder, for a comparison of models.
 
-    Captions are not checked, and signatures do not name options. ``place`` is the box rule of the model that grounds.
+    The caption checks are disabled, and signatures omit the options. ``place`` is the box rule of the grounding model.
     """
     if not is_captioner(model):
         return evaluate_grounder(load_grounder(model, device), reference, photos, place)[1]
@@ -127,7 +129,7 @@ def evaluate_folder(
 
 
 def with_box_rule(grounder: PhraseGrounder, rule: Place | HeatPlace) -> PhraseGrounder:
-    """Return a grounder with another box rule as its own."""
+    """Return a copy of a grounder with another default box rule."""
     check_place(grounder, rule)
     changed = copy(grounder)
     changed.ground = lambda photo, queries, place=None: grounder.ground(photo, queries, place or rule)  # type: ignore[method-assign]
@@ -135,7 +137,7 @@ def with_box_rule(grounder: PhraseGrounder, rule: Place | HeatPlace) -> PhraseGr
 
 
 def retrieve(grounder: ScanGrounder, reference: Reference, photos: Mapping[str, Photo]) -> list[Score]:
-    """Return recall and ranks among all images and captions of a split, both ways."""
+    """Compute image-text retrieval scores on a split, in both directions."""
     samples = [sample for sample in reference.samples if sample.image_id in photos and sample.captions]
     owner = [row for row, sample in enumerate(samples) for _ in sample.captions]
     regions = [photos[sample.image_id].regions(grounder.extractor) for sample in samples]
@@ -151,14 +153,14 @@ def grounded_phrases(
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
 ) -> Answers:
-    """Return the groundings of the phrases that have boxes.
+    """Ground the phrases that have reference boxes.
 
-    Heat maps are replaced by their maximum, which pointing scores: maps of a split would take hundreds of megabytes.
+    To save memory, heat maps are replaced by the position of their maximum, which the pointing game uses.
     """
-    asked = list(_boxed_captions(samples, photos))
-    parses = parse([caption.text for _, _, caption in asked], quiet=True)
+    captions = list(_boxed_captions(samples, photos))
+    parses = parse([caption.text for _, _, caption in captions], quiet=True)
     answers: Answers = {}
-    for (sample, number, caption), parsed in zip(asked, parses, strict=True):
+    for (sample, number, caption), parsed in zip(captions, parses, strict=True):
         encoded = photos[sample.image_id].encoded(grounder)
         found = grounder.ground(encoded, [caption_query(parsed, caption.phrases)], place)
         for phrase, one in zip(caption.phrases, found, strict=True):
@@ -169,13 +171,13 @@ def grounded_phrases(
 
 
 def attended_phrases(models: Models, reference: Reference, photos: Mapping[str, Photo], place: Place) -> Answers:
-    """Return the boxes of phrases by the captioner's attention at their head, while true captions are force-decoded."""
-    asked: dict[str, list[tuple[int, Caption]]] = {}
+    """Ground phrases with the captioner's attention at their head noun; the reference captions are force-decoded."""
+    captions: dict[str, list[tuple[int, Caption]]] = {}
     for sample, number, caption in _boxed_captions(reference.samples, photos):
-        asked.setdefault(sample.image_id, []).append((number, caption))
-    parses = iter(parse([caption.text for several in asked.values() for _, caption in several], quiet=True))
+        captions.setdefault(sample.image_id, []).append((number, caption))
+    parses = iter(parse([caption.text for several in captions.values() for _, caption in several], quiet=True))
     answers: Answers = {}
-    for image, several in asked.items():
+    for image, several in captions.items():
         regions = photos[image].regions(models.extractor)
         (decoded,) = models.captioner.force_decode([regions], [[caption.tokens for _, caption in several]])
         for (number, caption), candidate in zip(several, decoded, strict=True):
@@ -188,7 +190,7 @@ def attended_phrases(models: Models, reference: Reference, photos: Mapping[str, 
 
 
 def _boxed_captions(samples: Sequence[Sample], photos: Mapping[str, Photo]) -> Iterator[tuple[Sample, int, Caption]]:
-    """Yield the captions with those phrases only that can be scored: of something that has boxes."""
+    """Yield the captions with the phrases whose entity has boxes."""
     for sample in samples:
         if sample.image_id in photos:
             boxed = {entity.id for entity in sample.entities if len(entity.boxes)}

@@ -19,7 +19,7 @@ from deixis.show.score_page import write_score_page
 from deixis.types import GroundedCaption, Json
 
 ORDER = ("F1_all_per_sent", "CIDEr")
-"""Scores that order the captions of the page: the first, and among equals the second."""
+"""Scores that determine the order of the captions on the page: the first, then the second."""
 HEADLINE = ("CIDEr", "BLEU-4", "F1_all", "F1_loc", "attention_accuracy")
 
 
@@ -30,9 +30,9 @@ def write_evaluation(
     about: Mapping[str, str],
     results: Mapping[str, CaptionResult] | None = None,
 ) -> None:
-    """Write captions.jsonl, phrases.jsonl and scores.json; a scored word has its ``kind`` of error.
+    """Write captions.jsonl, phrases.jsonl and scores.json; scored words have a ``kind`` of error.
 
-    Captions are the lines that ``deixis caption`` writes, with the image's id as its name.
+    The captions have the format of ``deixis caption``, with the image id as the image name.
     """
     make_folder(folder)
     captions = [
@@ -51,7 +51,7 @@ def write_evaluation(
     for name, records in (("captions.jsonl", captions), ("phrases.jsonl", phrases)):
         if records:
             write_atomic(folder / name, "".join(json.dumps(record) + "\n" for record in records))
-    classes = [[each.name, each.trained, each.asked, each.right] for each in evaluation.classes]
+    classes = [[each.name, each.trained, each.count, each.right] for each in evaluation.classes]
     save_scores(folder / "scores.json", evaluation.scores, {**about, "classes": classes})
 
 
@@ -86,7 +86,7 @@ def write_pages(
             try:
                 found.append(Shown(samples[image].open(), predictions.captions[image], note))
             except (DeixisError, OSError):
-                continue  # annotations without photographs can be scored, not shown
+                continue  # images without a file are scored, but not shown
         return found
 
     sections = {"Worst": pictures(order[:half]), "Best": pictures(order[len(order) - half :][::-1])}
@@ -98,14 +98,14 @@ def write_pages(
 
 
 def rank_images(evaluation: Evaluation, captions: Mapping[str, GroundedCaption]) -> list[tuple[str, str]]:
-    """Return images with a note of their scores, worst first: by grounding, then by the words."""
+    """Order images by F1 of grounded words, then CIDEr, worst first; each with its scores as a note."""
     tables = [
         (s.name, dict(zip(s.ids, s.items, strict=True))) for name in ORDER for s in evaluation.scores if s.name == name
     ]
     rated = []
     for image in captions:
         values = [float(table.get(image, math.nan)) for _, table in tables]
-        if not any(map(math.isnan, values)):  # an image without boxes has no F1, and is not ranked
+        if not any(map(math.isnan, values)):  # images without boxes have no F1 and are left out
             note = ", ".join(f"{name} {value:.2f}" for (name, _), value in zip(tables, values, strict=True))
             rated.append((values, image, note))
     return [(image, note) for _, image, note in sorted(rated)]

@@ -1,4 +1,4 @@
-"""The photographs of a split, with regions from a feature store or extracted once."""
+"""Photographs of a split, with regions from a feature store or a region extractor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from deixis.vision.extractor import RegionExtractor
 
 
 class SplitPhotos(Mapping[str, Photo]):
-    """Image id -> photograph; a new :class:`Photo` at each access, so that encodings are not kept for a whole split.
+    """Image id -> photograph; each access creates a new :class:`Photo`, so that encodings are not kept in memory.
 
-    Regions come from ``store``; without one they are extracted when first needed, and kept.
+    Regions come from ``store``. Without a store they are extracted at first use and kept.
     """
 
     def __init__(self, samples: Iterable[Sample], store: Mapping[str, Regions] | None = None) -> None:
@@ -35,7 +35,7 @@ class SplitPhotos(Mapping[str, Photo]):
         return len(self._samples)
 
     def extract(self, extractor: RegionExtractor | None, skipped: Callable[[str], None]) -> Iterator[str]:
-        """Extract the regions of every photograph and yield its id; unreadable ones are removed and reported."""
+        """Extract the regions of each photograph and yield its id; unreadable photographs are removed and reported."""
         for image_id in list(self._samples):
             try:
                 if extractor is None:
@@ -44,5 +44,5 @@ class SplitPhotos(Mapping[str, Photo]):
                     self[image_id].regions(extractor)
             except (DeixisError, OSError) as error:
                 del self._samples[image_id], self._regions[image_id]
-                skipped(f"{image_id} is left out: {error}")
+                skipped(f"{image_id} is skipped: {error}")
             yield image_id

@@ -1,7 +1,7 @@
-"""Predictions in the formats of other tools, and back; one file for each format.
+"""Convert predictions to and from the formats of other tools; one module per format.
 
-:func:`read` recognises what a path holds, :func:`write` writes pictures in a format. What each format keeps and what
-it loses is in ``docs/exports.md``.
+:func:`read` detects the format of a path, :func:`write` writes pictures in a format. ``docs/exports.md`` lists the
+fields that each format keeps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deixis.data.reading import BadFile, read_json, read_json_lines, read_text
 from deixis.data.sample import Dataset, Sample, Skipped
 from deixis.errors import DeixisError
 from deixis.exports import coco, flickr30k_entities, json_lines, label_studio, pascal_voc, table
-from deixis.exports.picture import Album, Answer, Picture, find_words, with_size
+from deixis.exports.picture import Answer, Picture, PictureBuilder, find_words, with_size
 from deixis.images import image_size
 from deixis.language.tokenise import tokens
 from deixis.photographs import Photographs
@@ -27,19 +27,19 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 SIZED: tuple[Format, ...] = ("coco", "label-studio", "pascal-voc")
 """The formats that need the sizes of images."""
 FILES = {"csv": ".csv", "jsonl": ".jsonl"}
-"""The formats that are one file, with its usual ending; the others are folders."""
+"""Formats that are one file, with their file extension; the others are folders."""
 
 
 def read(path: Path, skipped: list[Skipped], image: str = "") -> list[Picture]:
-    """What a file or folder says, image by image, whatever format of this package it has.
+    """Read a file or folder in any format of this package, grouped by image.
 
-    Also read are outputs of other models that ``deixis score`` knows: Florence-2, Kosmos-2, COCO results. A bad record
-    is added to ``skipped``. ``image`` is the photograph that records mean which name none.
+    Outputs of other models that ``deixis score`` supports are read too: Florence-2, Kosmos-2, COCO results. Invalid
+    records are added to ``skipped``. ``image`` is the image of records without an image name.
     """
     if path.is_dir():
         return _read_folder(path, skipped)
     if not path.exists():
-        raise DeixisError(f"{path} does not exist; name a file of predictions or an export.")
+        raise DeixisError(f"{path} does not exist. Expected a prediction file or an export.")
     if path.suffix.lower() == ".csv":
         return table.read(path, skipped)
     if path.suffix.lower() == ".xml":
@@ -54,7 +54,7 @@ def read(path: Path, skipped: list[Skipped], image: str = "") -> list[Picture]:
         records = list(read_json_lines(path, skipped))
     else:
         records = [(None, record) for record in (document if isinstance(document, list) else [document])]
-    if records and not any(json_lines.is_own(record) for _, record in records):
+    if records and not any(json_lines.is_deixis_record(record) for _, record in records):
         return _read_foreign(path)
     return json_lines.read_records(records, path, skipped, image)
 
@@ -86,10 +86,9 @@ def write(
     prefix: str = "",
     quiet: bool = False,
 ) -> list[Skipped]:
-    """Write pictures to a file or, for most formats, to a folder; the answer says what had no place in the format.
+    """Write pictures to a file or folder; return the records that the format cannot represent.
 
-    ``split`` names the list or the files of formats that have splits; ``prefix`` stands before the names of images in
-    Label Studio.
+    ``split`` is the name of the split, for formats with splits. ``prefix`` is added before image names in Label Studio.
     """
     skipped: list[Skipped] = []
     try:
@@ -122,19 +121,19 @@ def _read_folder(path: Path, skipped: list[Skipped]) -> list[Picture]:
     if files := pascal_voc.files_in(path):
         return pascal_voc.read(files, skipped)
     raise DeixisError(
-        f"{path} holds no export that is known here: no Sentences (Flickr30k Entities), no {label_studio.TASKS} (Label "
-        "Studio), no instances_*.json (COCO), no *.xml (Pascal VOC). Name a file of predictions or such a folder."
+        f"{path} is not a known export. Expected Sentences (Flickr30k Entities), {label_studio.TASKS} (Label Studio), "
+        "instances_*.json (COCO) or *.xml (Pascal VOC). Choose a prediction file or such a folder."
     )
 
 
 def _document(path: Path) -> Any:
-    """A JSON document; None for JSON lines."""
+    """Read a JSON document; None for JSON lines."""
     if path.suffix.lower() == ".jsonl":
         return None
     try:
         return read_json(path)
     except BadFile:
-        # several lines of which the first is JSON by itself; else the fault is that of one long document
+        # JSON lines if the first line is a JSON object; otherwise the error is in one long document
         first = next((line for line in read_text(path).split("\n") if line.strip()), "")
         if not first.strip().endswith("}"):
             raise
@@ -142,25 +141,25 @@ def _document(path: Path) -> Any:
 
 
 def _read_foreign(path: Path) -> list[Picture]:
-    """Outputs of other models, by the readers that scoring has."""
+    """Read outputs of other models with the readers of ``deixis score``."""
     from deixis.metrics.formats import Images, named_images, read_predictions
 
     found = read_predictions(path, Images(named_images(path)))
     if found.sentences:
-        raise DeixisError(f"{path} is a GVD submission: it names classes, not words, and cannot be exported.")
-    album = Album()
+        raise DeixisError(f"{path} is a GVD submission, which has classes instead of words and cannot be exported.")
+    builder = PictureBuilder()
     for caption in found.captions.values():
-        album.add_caption(caption)
+        builder.add_caption(caption)
     for mention, (best, *_) in found.phrases.items():
-        album.add_answer(mention.image, Answer(best, "", mention.caption, mention.start))
-    return album.pictures()
+        builder.add_answer(mention.image, Answer(best, "", mention.caption, mention.start))
+    return builder.pictures()
 
 
-# What predictions leave out -----------------------------------------------------------------------------------------
+# Images and captions of a data set ------------------------------------------------------------------------------------
 
 
-def look_up(pictures: Sequence[Picture], photographs: Photographs, skipped: list[Skipped]) -> list[Picture]:
-    """The pictures with the files and the sizes of their photographs, where these are found."""
+def add_files(pictures: Sequence[Picture], photographs: Photographs, skipped: list[Skipped]) -> list[Picture]:
+    """Add the file and the size of each image that is found in a folder."""
     found = []
     for picture in pictures:
         path = photographs.find(picture.image)
@@ -174,23 +173,23 @@ def look_up(pictures: Sequence[Picture], photographs: Photographs, skipped: list
     return found
 
 
-def put_into_captions(pictures: Sequence[Picture], dataset: Dataset) -> list[Picture]:
-    """The pictures with their answers put into the captions of a data set, where the words of the phrases stand.
+def add_to_captions(pictures: Sequence[Picture], dataset: Dataset) -> list[Picture]:
+    """Add phrase predictions to the captions of a data set that contain the words of the phrase.
 
-    An answer that tells its caption belongs to that one; any other belongs to every caption with its words. Answers
-    whose words no caption has stay as they are. Images that the data set does not have stay too.
+    A prediction with a caption number is added to that caption, any other to each caption with its words. Predictions
+    whose words are in no caption are unchanged, as are images that the data set does not have.
     """
     samples = {sample.image_id: sample for sample in dataset}
     by_file = {sample.path.name: sample for sample in dataset if sample.path is not None}
     return [
-        picture if sample is None else _put(picture, sample)
+        picture if sample is None else _add_to_captions_of(picture, sample)
         for picture in pictures
         for sample in [samples.get(picture.image) or by_file.get(Path(picture.image).name)]
     ]
 
 
-def _put(picture: Picture, sample: Sample) -> Picture:
-    with suppress(DeixisError, FileNotFoundError):  # a data set without its photographs may know no sizes
+def _add_to_captions_of(picture: Picture, sample: Sample) -> Picture:
+    with suppress(DeixisError, FileNotFoundError):  # without image files the sizes may be unknown
         picture = with_size(picture, picture.size or sample.image_size())
     file = picture.file or ("" if sample.path is None else sample.path.name)
     if not picture.answers:

@@ -1,8 +1,8 @@
-"""COCO: ``annotations/instances_<split>.json`` with the boxes, ``captions_<split>.json`` beside it with the captions.
+"""COCO: ``annotations/instances_<split>.json`` with the boxes and ``captions_<split>.json`` with the captions.
 
-The category of a box is the head noun of its words. Members that COCO does not have are ignored by its readers and
-keep the rest: ``source`` of an image; ``phrase``, ``score``, ``model`` of a box, and ``caption_id``, ``start``, ``end``
-of one that belongs to a caption; ``model`` and ``logprob`` of a caption.
+The category of a box is the head noun of its phrase. Additional fields, which COCO readers ignore, keep the other
+information: ``source`` of an image; ``phrase``, ``score`` and ``model`` of a box; ``caption_id``, ``start`` and ``end``
+of a box in a caption; ``model`` and ``logprob`` of a caption.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from deixis.data.reading import (
 )
 from deixis.data.sample import Skipped
 from deixis.exports.picture import (
-    Album,
     Answer,
     Picture,
+    PictureBuilder,
     box_of,
     file_names,
     head_nouns,
@@ -42,12 +42,12 @@ from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding, Json
 
 SPLIT = "val2017"
-"""Where none is named: a name that readers of COCO know."""
+"""Default split; a name that COCO readers accept."""
 UNUSED = ("segmentation", "area", "license", "licenses", "info", "coco_url", "flickr_url", "date_captured")
 
 
 def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped], quiet: bool = False) -> None:
-    """Write both files. An image whose name is a number has that id, if all have one; else they count from 1."""
+    """Write both files. Image ids are the numbers in the file names if all have one, else 1, 2, ..."""
     usable = list(sized(pictures, skipped))
     names, nouns = file_names(pictures), head_nouns(pictures, quiet)
     numbers = _numbers([names[picture.image] for picture, _ in usable])
@@ -57,11 +57,11 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
     captions: list[Json] = []
     boxes: list[Json] = []
 
-    def box(image: int, grounding: Grounding, **more: object) -> None:
+    def box(image: int, grounding: Grounding, **extra: object) -> None:
         x, y, width, height = (float(x) for x in geometry.to_xywh(grounding.box))
         annotation: Json = {"id": len(boxes) + 1, "image_id": image, "category_id": category[nouns[grounding.text]]}
         annotation |= {"bbox": [x, y, width, height], "area": width * height, "iscrowd": 0, "segmentation": []}
-        boxes.append(annotation | {"phrase": grounding.text, "score": grounding.score} | more)
+        boxes.append(annotation | {"phrase": grounding.text, "score": grounding.score} | extra)
 
     for (picture, (width, height)), number in zip(usable, numbers, strict=True):
         name = names[picture.image]
@@ -73,8 +73,8 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
                 box(number, g, caption_id=about["id"], start=g.start, end=g.end, model=caption.model)
         for answer in picture.answers:
             places = {"caption": answer.caption, "start": answer.start}
-            told = {name: value for name, value in places.items() if value is not None}
-            box(number, answer.grounding, model=answer.model, **told)
+            given = {name: value for name, value in places.items() if value is not None}
+            box(number, answer.grounding, model=answer.model, **given)
     categories = [{"id": number, "name": name, "supercategory": "object"} for name, number in category.items()]
     folder = out / "annotations"
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,44 +88,48 @@ def _write(path: Path, content: Json) -> None:
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
-    """The numbers in the names (``COCO_val2014_000000000139.jpg`` is 139) where every name is one and none twice."""
+    """Numbers in the names (``COCO_val2014_000000000139.jpg``: 139) if all are unique, else 1, 2, ..."""
     found = [re.fullmatch(r"(?:COCO_(?:train|val|test)\d{4}_)?(\d{1,18})", split_ending(name)[0]) for name in names]
     numbers = [int(match[1]) for match in found if match is not None]
     return numbers if len(set(numbers)) == len(names) else list(range(1, len(names) + 1))
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of this format in a folder or in ``annotations`` in it; captions come before the boxes in them."""
+    """List the files of this format in a folder or in its subfolder ``annotations``, captions first."""
     places = (folder, folder / "annotations")
     return [path for kind in ("captions", "instances") for at in places for path in sorted(at.glob(f"{kind}_*.json"))]
 
 
 def is_document(document: Any) -> bool:
-    """Whether a JSON file is of this format."""
+    """Whether a JSON document has this format."""
     return isinstance(document, dict) and {"images", "annotations"} <= document.keys()
 
 
 def read(paths: Sequence[Path], skipped: list[Skipped]) -> list[Picture]:
-    """Read such files. A box that belongs to no caption of them becomes an answer to its phrase, or category."""
-    album = Album()
-    captions: dict[tuple[str, int], GroundedCaption] = {}  # split, id -> caption, until its boxes are known
+    """Read files of this format. A box without a caption becomes a prediction for its phrase or category."""
+    builder = PictureBuilder()
+    captions: dict[tuple[str, int], GroundedCaption] = {}  # split, id -> caption, until all its boxes are read
     for path in paths:
-        _File(path, album, captions, skipped).read()
+        _File(path, builder, captions, skipped).read()
     for (split, number), caption in captions.items():
         try:
-            album.add_caption(caption)
+            builder.add_caption(caption)
         except BadRecord as error:
             skipped.append(Skipped(str(paths[0].parent), f"caption {number} of {split}: {error}"))
-    return album.pictures()
+    return builder.pictures()
 
 
 class _File:
-    """Reads one file; captions are kept open for the boxes of a file that comes later."""
+    """Reader of one file; captions stay incomplete until the files with their boxes are read."""
 
     def __init__(
-        self, path: Path, album: Album, captions: dict[tuple[str, int], GroundedCaption], skipped: list[Skipped]
+        self,
+        path: Path,
+        builder: PictureBuilder,
+        captions: dict[tuple[str, int], GroundedCaption],
+        skipped: list[Skipped],
     ) -> None:
-        self.path, self.album, self.captions, self.skipped = path, album, captions, skipped
+        self.path, self.builder, self.captions, self.skipped = path, builder, captions, skipped
         self.split = path.stem.partition("_")[2]
         self.images: dict[int, tuple[str, int, int]] = {}
         self.kinds: dict[int, str] = {}
@@ -133,7 +137,7 @@ class _File:
     def read(self) -> None:
         content = read_json(self.path, drop=UNUSED)
         if not is_document(content):
-            raise BadFile(self.path, 'no lists "images" and "annotations" in it')
+            raise BadFile(self.path, 'the lists "images" and "annotations" are missing')
         good_records(content["images"], self.path, "image", self.image, self.skipped)
         good_records(content.get("categories", []), self.path, "category", self.category, self.skipped)
         good_records(content["annotations"], self.path, "annotation", self.annotation, self.skipped)
@@ -142,7 +146,7 @@ class _File:
         size = get_size(record)
         name = get_text(record, "source" if record.get("source") else "file_name")
         self.images[get_int(record, "id")] = name, *size
-        self.album.see(name, size)
+        self.builder.add_image(name, size)
 
     def category(self, record: Any) -> None:
         self.kinds[get_int(record, "id")] = get_text(record, "name")
@@ -166,15 +170,15 @@ class _File:
         box = box_of(geometry.from_xywh(get_numbers(record, "bbox", 4)))
         score = get_numbers({"score": [record.get("score", 1.0)]}, "score", 1)[0]
         grounding = Grounding(phrase, box, score)
-        start, end, number, of = (
+        start, end, number, caption_id = (
             None if record.get(member) is None else get_int(record, member)
             for member in ("start", "end", "caption", "caption_id")
         )
-        caption = None if of is None else self.captions.get((self.split, of))
-        if of is not None and caption is not None and start is not None and end is not None:
+        caption = None if caption_id is None else self.captions.get((self.split, caption_id))
+        if caption_id is not None and caption is not None and start is not None and end is not None:
             placed = place(grounding, caption.words, start, end)
-            self.captions[self.split, of] = replace(caption, groundings=(*caption.groundings, placed))
+            self.captions[self.split, caption_id] = replace(caption, groundings=(*caption.groundings, placed))
         else:
-            self.album.add_answer(
+            self.builder.add_answer(
                 name, Answer(grounding, str(record.get("model") or ""), number, start), (width, height)
             )

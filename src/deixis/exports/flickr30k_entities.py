@@ -1,7 +1,7 @@
-"""Flickr30k Entities: ``Sentences/<id>.txt`` with marked phrases, ``Annotations/<id>.xml`` with their boxes, a list.
+"""Flickr30k Entities: ``Sentences/<id>.txt`` with marked phrases, ``Annotations/<id>.xml`` with boxes, split list.
 
-Every grounding is a chain of its own, of type "other": who is the same as whom, a caption's words do not tell. Boxes
-have whole pixels from 1, both ends included. A phrase without a caption is a sentence by itself.
+Each grounding is a separate chain of type "other", because coreference is unknown. Boxes have 1-based inclusive
+integer corners. A phrase without a caption is written as a sentence.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from deixis import boxes as geometry
 from deixis.data import flickr30k_entities as official
 from deixis.data.sample import Caption, Sample, Skipped
 from deixis.errors import DeixisError
-from deixis.exports.picture import Album, Picture, Size, box_of, file_names, letters, split_ending
+from deixis.exports.picture import Picture, PictureBuilder, Size, box_of, file_names, split_ending, text_and_spans
 from deixis.exports.xml import box_element, element, save
 from deixis.files import write_atomic
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding
 
 SPLIT = "test"
-_BRACKETS = str.maketrans("[]", "()")  # brackets mark phrases, and nothing can mark a bracket
+_BRACKETS = str.maketrans("[]", "()")  # brackets mark phrases and cannot be escaped
 
 
 def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped]) -> None:
-    """Write sentences, boxes and the list of the split."""
+    """Write sentences, boxes and the split list."""
     for folder in ("Sentences", "Annotations"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     listed, chain = [], 0
@@ -32,13 +32,13 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
     for picture in pictures:
         lines: list[str] = []
         placed: list[Grounding] = []
-        for caption in (*picture.captions, *(_alone(answer.grounding) for answer in picture.answers)):
+        for caption in (*picture.captions, *(_phrase_caption(answer.grounding) for answer in picture.answers)):
             if caption.words:
-                kept = _apart(caption, picture.image, skipped)
+                kept = _without_overlaps(caption, picture.image, skipped)
                 lines.append(_marked(caption, kept, chain + len(placed) + 1))
                 placed += kept
             else:
-                skipped.append(Skipped(picture.image, "a caption without words has no place in this format"))
+                skipped.append(Skipped(picture.image, "a caption without words cannot be written in this format"))
         if not lines:
             continue
         stem, ending = split_ending(names[picture.image])
@@ -55,19 +55,19 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
     write_atomic(out / f"{split}.txt", "".join(f"{stem}\n" for stem in listed))
 
 
-def _alone(grounding: Grounding) -> GroundedCaption:
-    """A phrase as a sentence."""
+def _phrase_caption(grounding: Grounding) -> GroundedCaption:
+    """Build a caption that consists of one phrase."""
     words = tokens(grounding.text)
     whole = Grounding(grounding.text, grounding.box, grounding.score, 0, len(words))
     return GroundedCaption(words, (whole,) if words else (), caption=grounding.text)
 
 
-def _apart(caption: GroundedCaption, image: str, skipped: list[Skipped]) -> list[Grounding]:
-    """The groundings that share no word, in the order of the caption; of two that do, the first stays."""
+def _without_overlaps(caption: GroundedCaption, image: str, skipped: list[Skipped]) -> list[Grounding]:
+    """Groundings without common words, in caption order; of two that overlap, keep the first."""
     kept: list[Grounding] = []
     for grounding in sorted(caption.groundings, key=lambda g: (g.start, -g.end)):
         if kept and grounding.start < kept[-1].end:
-            reason = f"'{grounding.text}' shares words with '{kept[-1].text}', and marked phrases cannot"
+            reason = f"'{grounding.text}' overlaps '{kept[-1].text}'; this format has no overlapping phrases"
             skipped.append(Skipped(image, reason))
         else:
             kept.append(grounding)
@@ -75,7 +75,7 @@ def _apart(caption: GroundedCaption, image: str, skipped: list[Skipped]) -> list
 
 
 def _marked(caption: GroundedCaption, kept: Sequence[Grounding], chain: int) -> str:
-    text, places = letters(caption)
+    text, places = text_and_spans(caption)
     text = text.translate(_BRACKETS)
     line, at = "", 0
     for number, grounding in enumerate(kept, start=chain):
@@ -86,26 +86,24 @@ def _marked(caption: GroundedCaption, kept: Sequence[Grounding], chain: int) -> 
 
 
 def read(path: Path, skipped: list[Skipped]) -> list[Picture]:
-    """Read such a folder, an exported one or the data set: every phrase with a box is a grounding.
+    """Read an exported folder or the data set: each phrase with a box is a grounding.
 
-    A sentence that is one phrase and nothing else stays a caption. Several boxes of a chain become the box around
-    them, with the boxes as its parts.
+    A sentence that consists of one phrase is a caption too. Several boxes of a chain become their union, with the boxes
+    as its parts.
     """
     splits = official.splits(path)
     if not splits:
-        raise DeixisError(
-            f"{path} has no list of images; {' or '.join(f'{s}.txt' for s in official.SPLITS)} names them."
-        )
-    album = Album()
+        raise DeixisError(f"{path} has no split list. Expected {' or '.join(f'{s}.txt' for s in official.SPLITS)}.")
+    builder = PictureBuilder()
     for split in splits:
         dataset = official.load(path, split)
-        # a note about a file of sentences, not about a line, says that they are not five: here they need not be
+        # ignore the entry "expected 5 captions", the only one for a text file without a line number
         skipped += [note for note in dataset.skipped if note.line is not None or not note.file.endswith(".txt")]
         for sample in dataset:
-            album.see(sample.image_id, sample.size)
+            builder.add_image(sample.image_id, sample.size)
             for caption in sample.captions:
-                album.add_caption(_grounded(sample, caption))
-    return album.pictures()
+                builder.add_caption(_grounded(sample, caption))
+    return builder.pictures()
 
 
 def _grounded(sample: Sample, caption: Caption) -> GroundedCaption:

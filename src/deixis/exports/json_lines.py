@@ -1,7 +1,7 @@
-"""JSON lines as Deixis writes them: grounded captions, and answers to phrases. This format loses nothing.
+"""Deixis JSON lines: grounded captions and phrase predictions. This format keeps all information.
 
-A line is a grounded caption (:meth:`GroundedCaption.to_json`), or an answer: ``{"image", "width", "height", "phrase",
-"box", "point", "score", "model"}`` with ``"caption"`` and ``"start"`` where it is known which mention is meant.
+A line is a grounded caption (:meth:`GroundedCaption.to_json`) or a phrase prediction: ``{"image", "width", "height",
+"phrase", "box", "point", "score", "model"}``, with ``"caption"`` and ``"start"`` if the mention is known.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from typing import Any
 from deixis.data.reading import BadRecord, get_int, get_numbers, get_size, get_text, record_errors
 from deixis.data.sample import Skipped
 from deixis.errors import DeixisError
-from deixis.exports.picture import Album, Answer, Picture, box_of
+from deixis.exports.picture import Answer, Picture, PictureBuilder, box_of
 from deixis.files import json_text, write_atomic
 from deixis.types import GroundedCaption, Grounding, HeatMap, Json
 
 
-def is_own(record: Any) -> bool:
-    """Whether a record is of this format."""
+def is_deixis_record(record: Any) -> bool:
+    """Whether a record has this format."""
     return isinstance(record, dict) and ("groundings" in record or {"phrase", "box"} <= record.keys())
 
 
 def read_records(
     records: Iterable[tuple[int | None, Any]], path: Path, skipped: list[Skipped], image: str = ""
 ) -> list[Picture]:
-    """Pictures from records with their lines; ``image`` is meant where a record names none. Bad ones are noted."""
-    album = Album()
+    """Read records with their line numbers; ``image`` is the default image. Invalid records are skipped."""
+    builder = PictureBuilder()
     for line, record in records:
         try:
             with record_errors():
-                _read_record(record, album, image)
+                _read_record(record, builder, image)
         except BadRecord as error:
             skipped.append(Skipped(str(path), str(error), line))
-    return album.pictures()
+    return builder.pictures()
 
 
-def _read_record(record: Any, album: Album, image: str) -> None:
-    if not is_own(record):
-        raise BadRecord("neither a grounded caption nor a phrase with its box")
+def _read_record(record: Any, builder: PictureBuilder, image: str) -> None:
+    if not is_deixis_record(record):
+        raise BadRecord("expected a grounded caption or a phrase with a box")
     name = _image(record, image)
     if "groundings" in record:
-        album.add_caption(_caption({**record, "image": name}))
+        builder.add_caption(_caption({**record, "image": name}))
     else:
-        album.add_answer(name, _answer(record), get_size(record) if record.get("width") else None)
+        builder.add_answer(name, _answer(record), get_size(record) if record.get("width") else None)
 
 
 def write(pictures: Sequence[Picture], out: Path) -> None:
-    """Write all that is said about the pictures, image by image."""
+    """Write the captions and phrases of the pictures, image by image."""
     lines: list[Json] = []
     for picture in pictures:
         lines += [caption.to_json() for caption in picture.captions]
@@ -56,12 +56,12 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
     write_atomic(out, "".join(json_text(line) + "\n" for line in lines))
 
 
-def _image(record: Json, otherwise: str) -> str:
-    name = record.get("image", record.get("image_id")) or otherwise
+def _image(record: Json, default: str) -> str:
+    name = record.get("image", record.get("image_id")) or default
     if isinstance(name, int) and not isinstance(name, bool):
         return str(name)
     if not name:
-        raise BadRecord('the field "image" is missing; --image says which photograph is meant')
+        raise BadRecord('the field "image" is missing. Set --image')
     return get_text({"image": name}, "image")
 
 
@@ -77,8 +77,8 @@ def _answer(record: Json) -> Answer:
     x, y = get_numbers(record, "point", 2) if record.get("point") is not None else (None, None)
     try:
         heat = None if record.get("heat") is None else HeatMap.from_json(record["heat"])
-    except (KeyError, TypeError, ValueError):
-        raise BadRecord("the heat map is not {width, height, grid}") from None
+    except (DeixisError, KeyError, TypeError, ValueError):
+        raise BadRecord("invalid heat map. Expected {width, height, grid}") from None
     grounding = Grounding(
         get_text(record, "phrase"),
         box_of(get_numbers(record, "box", 4)),
@@ -93,7 +93,7 @@ def _count(record: Json, name: str) -> int | None:
     if record.get(name) is None:
         return None
     if (number := get_int(record, name)) < 0:
-        raise BadRecord(f'"{name}" is {number}, not a whole number from 0')
+        raise BadRecord(f'"{name}" is {number}. Expected an integer >= 0')
     return number
 
 

@@ -1,8 +1,8 @@
-"""Label Studio: ``tasks.json`` with pre-annotations to import, and ``config.xml``, the labelling interface for them.
+"""Label Studio: ``tasks.json`` with pre-annotations to import, and ``config.xml`` with the labelling interface.
 
-A caption is a task: its boxes are rectangles in per cent of the image, labelled with the head noun of their words, and
-the sentence is a text area. What a model answered to phrases of an image is one task, without a sentence. Reading takes
-the annotation of a task that people have worked on, else its prediction.
+Each caption is a task. Its boxes are rectangles in per cent of the image size, labelled with the head noun of their
+phrase. Its sentence is a text area. The phrase predictions of a model for an image are one task without a sentence.
+When reading, the last annotation of a task is used, or else its prediction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from xml.etree import ElementTree
 from deixis import boxes as geometry
 from deixis.data.reading import BadRecord, get, get_int, get_list, get_numbers, get_size, get_text, good_records
 from deixis.data.sample import Skipped
-from deixis.exports.picture import Album, Answer, Picture, Size, box_of, find_words, head_nouns, sentence, sized
+from deixis.exports.picture import (
+    Answer,
+    Picture,
+    PictureBuilder,
+    Size,
+    box_of,
+    find_words,
+    head_nouns,
+    sentence,
+    sized,
+)
 from deixis.files import json_text, write_atomic
 from deixis.language.tokenise import tokens
 from deixis.show.draw import colour
@@ -27,7 +37,7 @@ TASKS, CONFIG = "tasks.json", "config.xml"
 
 
 def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Skipped], quiet: bool = False) -> None:
-    """Write tasks and interface; ``prefix`` stands before an image's name to make its address in Label Studio."""
+    """Write tasks and interface; ``prefix`` plus the image name is the URL in Label Studio."""
     nouns = head_nouns(pictures, quiet)
     tasks: list[Json] = []
     used: set[str] = set()
@@ -42,7 +52,7 @@ def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Ski
         for model in dict.fromkeys(answer.model for answer in picture.answers):
             answers = [answer for answer in picture.answers if answer.model == model]
             places = [
-                {name: told for name, told in (("caption", one.caption), ("start", one.start)) if told is not None}
+                {name: at for name, at in (("caption", one.caption), ("start", one.start)) if at is not None}
                 for one in answers
             ]
             result = _rectangles([answer.grounding for answer in answers], places, size, nouns)
@@ -97,78 +107,78 @@ def _config(labels: Sequence[str]) -> str:
 
 
 def is_document(document: Any) -> bool:
-    """Whether a JSON file is of this format."""
+    """Whether a JSON document has this format."""
     first = document[0] if isinstance(document, list) and document else None
     return isinstance(first, dict) and isinstance(first.get("data"), dict)
 
 
 def read(document: Any, path: Path, skipped: list[Skipped]) -> list[Picture]:
-    """Read tasks, our own or as Label Studio exports them. A rectangle for no words of the sentence is an answer."""
-    album = Album()
-    good_records(document, path, "task", lambda task: _read_task(task, album), skipped)
-    return album.pictures()
+    """Read tasks written by Deixis or Label Studio. Rectangles without words in the sentence are phrases."""
+    builder = PictureBuilder()
+    good_records(document, path, "task", lambda task: _read_task(task, builder), skipped)
+    return builder.pictures()
 
 
-def _read_task(task: Any, album: Album) -> None:
+def _read_task(task: Any, builder: PictureBuilder) -> None:
     data = get(task, "data")
     if not isinstance(data, dict):
-        raise BadRecord('"data" is not an object')
+        raise BadRecord('"data" must be an object')
     image = get_text(data, "name") if data.get("name") else _file(get_text(data, "image"))
-    work, model = _work(task)
-    found, said = [], []
+    annotation, model = _selected_annotation(task)
+    found, sentences = [], []
     size = get_size(data) if data.get("width") else None
-    for item in get_list(work, "result"):
+    for item in get_list(annotation, "result"):
         kind = get(item, "type")
         if kind == "rectanglelabels":
             grounding, meta, size = _rectangle(item)
             found.append((grounding, meta))
         elif kind == "textarea":
             text = get(get(item, "value"), "text")
-            said.append(str(text[0] if isinstance(text, list) and text else text))
-    if not said:
+            sentences.append(str(text[0] if isinstance(text, list) and text else text))
+    if not sentences:
         for grounding, meta in found:
-            album.add_answer(image, Answer(grounding, model, meta.get("caption"), meta.get("start")), size)
+            builder.add_answer(image, Answer(grounding, model, meta.get("caption"), meta.get("start")), size)
         return
-    words = tokens(said[0])
-    placed, loose = [], []
+    words = tokens(sentences[0])
+    placed, unplaced = [], []
     for grounding, meta in found:
         span = find_words(words, grounding.text, meta.get("start"))
         if span is None:
-            loose.append(grounding)
+            unplaced.append(grounding)
         else:
             placed.append(replace(grounding, start=span[0], end=span[1]))
     width, height = size or (0, 0)
-    album.add_caption(GroundedCaption(words, tuple(placed), None, image, width, height, model, said[0]))
-    for grounding in loose:
-        album.add_answer(image, Answer(grounding, model), size)
+    builder.add_caption(GroundedCaption(words, tuple(placed), None, image, width, height, model, sentences[0]))
+    for grounding in unplaced:
+        builder.add_answer(image, Answer(grounding, model), size)
 
 
-def _work(task: Json) -> tuple[Json, str]:
-    """The annotation that counts, or the prediction, and the model it is of."""
-    worked, proposed = (
+def _selected_annotation(task: Json) -> tuple[Json, str]:
+    """Return the last completed annotation, or else the first prediction, and its model."""
+    annotations, predictions = (
         [one for one in task[name] if isinstance(one, dict)] if isinstance(task.get(name), list) else []
         for name in ("annotations", "predictions")
     )
-    done = [one for one in worked if not one.get("was_cancelled")]
-    if done:
-        return done[-1], ""
-    if not proposed:
-        raise BadRecord("neither an annotation nor a prediction")
-    return proposed[0], str(proposed[0].get("model_version") or "")
+    completed = [one for one in annotations if not one.get("was_cancelled")]
+    if completed:
+        return completed[-1], ""
+    if not predictions:
+        raise BadRecord("the task has no annotation and no prediction")
+    return predictions[0], str(predictions[0].get("model_version") or "")
 
 
 def _rectangle(item: Json) -> tuple[Grounding, Json, Size]:
     value, size = get(item, "value"), (get_int(item, "original_width"), get_int(item, "original_height"))
     if not isinstance(value, dict):
-        raise BadRecord('"value" of a rectangle is not an object')
+        raise BadRecord('"value" of a rectangle must be an object')
     if value.get("rotation"):
-        raise BadRecord("a rectangle is turned, and a box cannot be")
+        raise BadRecord("a rotated rectangle cannot be converted to a box")
     corners = get_numbers({"box": [value.get(name) for name in ("x", "y", "width", "height")]}, "box", 4)
     box = geometry.from_normalised(geometry.from_xywh(corners) / 100, *size)
-    told = item.get("meta")
-    meta: Json = told if isinstance(told, dict) else {}
+    given = item.get("meta")
+    meta: Json = given if isinstance(given, dict) else {}
     label, words = _first(value.get("rectanglelabels")), _first(meta.get("text"))
-    if not words or meta.get("label", label) != label:  # drawn by someone, or given another label
+    if not words or meta.get("label", label) != label:  # new rectangle, or changed label
         words = label or "thing"
     text = get_text({"text": words}, "text")
     spans = {name: get_int(meta, name) for name in ("caption", "start") if meta.get(name) is not None}
@@ -181,5 +191,5 @@ def _first(texts: Any) -> Any:
 
 
 def _file(address: str) -> str:
-    """The image in an address such as ``/data/local-files/?d=photos/1.jpg`` or ``s3://bucket/1.jpg``."""
+    """Image name in a URL such as ``/data/local-files/?d=photos/1.jpg`` or ``s3://bucket/1.jpg``."""
     return unquote(address.partition("?d=")[2] or address.rpartition("/")[2])

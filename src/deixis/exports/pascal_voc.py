@@ -1,6 +1,6 @@
-"""Pascal VOC: ``Annotations/<name>.xml`` with the boxes of an image, ``ImageSets/Main/<split>.txt`` with their names.
+"""Pascal VOC: ``Annotations/<name>.xml`` with the boxes of an image, ``ImageSets/Main/<split>.txt`` with image names.
 
-An object is called by the head noun of its words. Boxes have whole pixels from 1, both ends included.
+The name of an object is the head noun of its phrase. Boxes have 1-based inclusive integer corners.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from deixis import boxes as geometry
 from deixis.data.reading import BadFile, BadRecord, Node, read_xml
 from deixis.data.sample import Skipped
-from deixis.exports.picture import Album, Answer, Picture, box_of, file_names, head_nouns, sized, split_ending
+from deixis.exports.picture import Answer, Picture, PictureBuilder, box_of, file_names, head_nouns, sized, split_ending
 from deixis.exports.xml import box_element, element, save
 from deixis.files import write_atomic
 from deixis.types import Grounding
@@ -20,7 +20,7 @@ SPLIT = "test"
 
 
 def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped], quiet: bool = False) -> None:
-    """Write the objects of every image, and the list of images."""
+    """Write the objects of each image and the list of images."""
     names, nouns = file_names(pictures), head_nouns(pictures, quiet)
     (out / "Annotations").mkdir(parents=True, exist_ok=True)
     (out / "ImageSets" / "Main").mkdir(parents=True, exist_ok=True)
@@ -38,40 +38,40 @@ def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skip
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The annotations of a folder: those in ``Annotations``, else those in the folder itself."""
+    """List the annotation files in ``Annotations``, or else in the folder itself."""
     inner = folder / "Annotations"
     return sorted((inner if inner.is_dir() else folder).glob("*.xml"))
 
 
 def read(paths: Sequence[Path], skipped: list[Skipped]) -> list[Picture]:
-    """Read annotations, of whatever origin; every object is an answer to its name."""
-    album = Album()
+    """Read annotations of any origin; each object is a prediction for its name."""
+    builder = PictureBuilder()
     for path in paths:
         try:
-            _read(read_xml(path), path, album, skipped)
+            _read(read_xml(path), path, builder, skipped)
         except BadFile as error:
             skipped.append(error.skipped)
         except BadRecord as error:
             skipped.append(Skipped(str(path), str(error)))
-    return album.pictures()
+    return builder.pictures()
 
 
-def _read(root: Node, path: Path, album: Album, skipped: list[Skipped]) -> None:
-    named, told = root.find("filename"), root.find("size")
-    image = (named.text.strip() if named is not None else "") or path.stem
-    size = None if told is None else (int(told.number("width")), int(told.number("height")))
+def _read(root: Node, path: Path, builder: PictureBuilder, skipped: list[Skipped]) -> None:
+    name_node, size_node = root.find("filename"), root.find("size")
+    image = (name_node.text.strip() if name_node is not None else "") or path.stem
+    size = None if size_node is None else (int(size_node.number("width")), int(size_node.number("height")))
     if size is not None and min(size) < 1:
-        size = None  # some tools write 0 where they do not know
-    album.see(image, size)
-    for thing in root.all("object"):
+        size = None  # some tools write 0 for an unknown size
+    builder.add_image(image, size)
+    for item in root.all("object"):
         try:
-            album.add_answer(image, Answer(_object(thing)), size)
+            builder.add_answer(image, Answer(_object(item)), size)
         except BadRecord as error:
-            skipped.append(Skipped(str(path), str(error), thing.line))
+            skipped.append(Skipped(str(path), str(error), item.line))
 
 
-def _object(thing: Node) -> Grounding:
-    name, place = thing.find("name"), thing.find("bndbox")
+def _object(item: Node) -> Grounding:
+    name, place = item.find("name"), item.find("bndbox")
     if name is None or not name.text.strip() or place is None:
         raise BadRecord("<object> has no <name> or no <bndbox>")
     corners = [place.number(tag) for tag in ("xmin", "ymin", "xmax", "ymax")]

@@ -1,7 +1,7 @@
-"""CSV: a row for every box, or for a caption without one. Boxes are x1, y1, x2, y2 in pixels, from 0, end-exclusive.
+"""CSV: one row per box, or per caption without a box. Boxes are x1, y1, x2, y2 in pixels, 0-based, end-exclusive.
 
-A row with a caption is a grounding in it, at the words [start, end); a row without one is an answer to a phrase. Texts
-that a spreadsheet would compute as a formula are written with an apostrophe before them; reading removes it.
+A row with a caption is a grounding of the words [start, end). A row without a caption is a phrase prediction. Texts
+that a spreadsheet would evaluate as a formula are written with an apostrophe before them; reading removes it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deixis.data.reading import BadRecord, get_numbers, read_table
 from deixis.data.sample import Skipped
-from deixis.exports.picture import Album, Answer, Picture, Size, box_of, place, sentence
+from deixis.exports.picture import Answer, Picture, PictureBuilder, Size, box_of, place, sentence
 from deixis.files import atomic_path
 from deixis.language.tokenise import tokens
 from deixis.types import GroundedCaption, Grounding
@@ -25,13 +25,13 @@ COLUMNS = (
 )
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-"""Start of a cell that a spreadsheet would compute; apostrophes before it keep reading unambiguous."""
+"""Start of a cell that a spreadsheet would evaluate as a formula, with any apostrophes before it."""
 
 Row = dict[str, str]
 
 
 def write(pictures: Sequence[Picture], out: Path) -> None:
-    """Write the table."""
+    """Write the CSV file."""
     with atomic_path(out) as tmp_path, tmp_path.open("w", encoding="utf-8", newline="") as file:
         writer = _SafeWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -45,12 +45,12 @@ def write(pictures: Sequence[Picture], out: Path) -> None:
                 if not caption.groundings:
                     writer.writerow(row)
             for answer in picture.answers:
-                told = {"number": answer.caption, "start": answer.start, "model": answer.model}
-                writer.writerow(about | told | _place(answer.grounding))
+                position = {"number": answer.caption, "start": answer.start, "model": answer.model}
+                writer.writerow(about | position | _place(answer.grounding))
 
 
 class _SafeWriter(csv.DictWriter):  # type: ignore[type-arg]  # no parameters at run time
-    """Writer whose texts a spreadsheet does not compute: a cell that starts as a formula gets an apostrophe."""
+    """CSV writer that adds an apostrophe to cells that start like a formula."""
 
     def writerow(self, row: Mapping[str, object]) -> object:
         """Write one row."""
@@ -67,7 +67,7 @@ def _neutral(value: object) -> object:
 
 
 def _original(text: str) -> str:
-    """The text before :func:`_neutral`."""
+    """Undo :func:`_neutral`."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
@@ -77,17 +77,17 @@ def _place(grounding: Grounding) -> dict[str, object]:
 
 
 def read(path: Path, skipped: list[Skipped]) -> list[Picture]:
-    """Read such a table; of the columns, ``image`` and either ``caption`` or ``phrase`` with its box are needed."""
-    album = Album()
-    captions: dict[tuple[str, str, str], tuple[int, GroundedCaption]] = {}  # with the line where each begins
+    """Read a CSV file; the columns ``image`` and either ``caption`` or ``phrase`` with its box are required."""
+    builder = PictureBuilder()
+    captions: dict[tuple[str, str, str], tuple[int, GroundedCaption]] = {}  # with its first line
     for line, cells in read_table(path, ",", skipped):
         row = {name: _original(text) for name, text in cells.items()}
         try:
             image, size = _image(row), _size(row)
-            album.see(image, size)
+            builder.add_image(image, size)
             if row.get("phrase") and not row.get("caption"):
                 answer = Answer(_grounding(row), row.get("model", ""), _number(row, "number"), _number(row, "start"))
-                album.add_answer(image, answer, size)
+                builder.add_answer(image, answer, size)
                 continue
             key = image, row.get("number", ""), row.get("caption", "")
             first, caption = captions.get(key) or (line, _caption(row, image, size))
@@ -100,15 +100,15 @@ def read(path: Path, skipped: list[Skipped]) -> list[Picture]:
             skipped.append(Skipped(str(path), str(error), line))
     for line, caption in captions.values():
         try:
-            album.add_caption(caption)
+            builder.add_caption(caption)
         except BadRecord as error:
             skipped.append(Skipped(str(path), str(error), line))
-    return album.pictures()
+    return builder.pictures()
 
 
 def _image(row: Row) -> str:
     if not row.get("image"):
-        raise BadRecord("no image is named")
+        raise BadRecord("the field image is empty")
     return row["image"]
 
 
@@ -134,7 +134,7 @@ def _number(row: Row, name: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise BadRecord(f"{name} is '{text[:40]}', not a whole number")
+        raise BadRecord(f"{name} is '{text[:40]}'. Expected an integer >= 0")
     return int(text)
 
 
@@ -142,4 +142,4 @@ def _float(row: Row, name: str) -> float:
     try:
         return get_numbers({name: [float(row.get(name, ""))]}, name, 1)[0]
     except ValueError:
-        raise BadRecord(f"{name} is '{row.get(name, '')[:40]}', not a number") from None
+        raise BadRecord(f"{name} is '{row.get(name, '')[:40]}'. Expected a number") from None

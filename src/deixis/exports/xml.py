@@ -1,4 +1,4 @@
-"""The XML that Pascal VOC and Flickr30k Entities share."""
+"""XML elements common to Pascal VOC and Flickr30k Entities."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from deixis.exports.picture import Size
 from deixis.files import write_atomic
 from deixis.types import Grounding
 
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # no escape makes XML hold these
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # XML cannot represent these
 
 
 def element(tag: str, *children: tuple[str, object] | Element) -> Element:
-    """An element with children: elements, or (tag, text)."""
-    made = Element(tag)
+    """Build an element with children: elements, or (tag, text)."""
+    node = Element(tag)
     for child in children:
         if isinstance(child, tuple):
-            ElementTree.SubElement(made, child[0]).text = _NOT_XML.sub("", str(child[1]))
+            ElementTree.SubElement(node, child[0]).text = _NOT_XML.sub("", str(child[1]))
         else:
-            made.append(child)
-    return made
+            node.append(child)
+    return node
 
 
 def box_element(grounding: Grounding, size: Size | None) -> Element:
-    """``<bndbox>`` in whole pixels from 1, both ends included."""
+    """Build ``<bndbox>`` with 1-based inclusive integer corners."""
     whole = geometry.to_inclusive(geometry.to_whole_pixels(grounding.box, *(size or (math.inf, math.inf))))
     return element("bndbox", *zip(("xmin", "ymin", "xmax", "ymax"), map(int, whole), strict=True))
 
 
 def save(root: Element, path: Path) -> None:
-    """Write the document, a line for each element."""
+    """Write the document, one line per element."""
     ElementTree.indent(root)
     write_atomic(path, ElementTree.tostring(root, encoding="unicode") + "\n", sync=False)

@@ -1,4 +1,4 @@
-"""Is the difference between two systems more than luck? A paired bootstrap over the items that both were scored on."""
+"""Paired bootstrap test of two systems on the same items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deixis.errors import DeixisError
 from deixis.metrics.score import RULES, Score, Values, protocol
 
 BLOCK_CELLS = 2**19
-"""Weights of one block of resamples: 4 MiB, for the cache."""
+"""Weights in one block of resamples (4 MiB, to fit the CPU cache)."""
 
 Interval = tuple[float, float]
 Scores = Mapping[str, Score]  # of one system, by name
@@ -42,22 +42,21 @@ def paired_bootstrap(
     confidence: float = 0.95,
     done: Callable[[int], object] = lambda resamples: None,
 ) -> list[Comparison]:
-    """Compare every metric that both systems have, in the order of ``a``.
+    """Compare each metric that both systems have, in the order of ``a``.
 
-    A resample draws as many items as there are, with replacement, the same for both systems; each metric is its
-    rule applied to the sums over the drawn items. Phrases of one image (``image#phrase``) are drawn together: they
-    are not independent, and intervals that took them for it would be too narrow. Intervals are the middle 95 % of the
-    resampled values. What a metric takes from the whole corpus, as CIDEr its document frequencies, stays as it was.
+    A resample draws n items out of n with replacement, the same items for both systems. The metric's rule is applied
+    to the sums over the drawn items. Phrases of one image (``image#phrase``) are drawn together, because they are not
+    independent. Intervals are the middle 95 % of the resampled values. Corpus-level quantities, such as CIDEr's
+    document frequencies, are not resampled.
 
-    A system that was trained with several seeds is the sequence of their scores: its value, in every resample too, is
-    the mean over the seeds. That is the luck of the items; what luck there is in the seeds is not in it.
+    A system trained with several seeds is given as the sequence of their scores. Its value is the mean over the
+    seeds, also in each resample. The variance between seeds is not part of the interval.
 
-    The p-value is two-sided, for "both systems are equally good": the resampled differences, moved so that their
-    centre is 0, stand for the differences that luck gives; p is the share of them that is at least as far from 0 as
-    the observed one, counting the observed one itself: ``(1 + #{|d* - d| >= |d|}) / (1 + n)``.
+    The p-value is two-sided, for the null hypothesis that both systems are equal. With the observed difference d and
+    the resampled differences d*: ``p = (1 + #{|d* - d| >= |d|}) / (1 + n)``.
 
-    ``done`` is called with the number of resamples just finished, of ``n`` for each group of metrics over the same
-    items (:func:`groups`).
+    ``done`` is called with the number of resamples just finished, out of ``n`` for each group of metrics
+    (:func:`groups`).
     """
     seeds = [[system] if isinstance(system, Mapping) else list(system) for system in (a, b)]
     first = seeds[0][0]
@@ -66,16 +65,16 @@ def paired_bootstrap(
     tail = 100 * (1 - confidence) / 2
     for names in common:
         image = _images(first[names[0]].ids)
-        # Precision, recall and F1 are rules of one table, which is summed once.
+        # Precision, recall and F1 share one table; it is summed once.
         tables: dict[int, Values] = {}
         for scores in (*seeds[0], *seeds[1]):
             for name in names:
                 rows = _matched(first[name], scores[name])
                 tables.setdefault(id(scores[name].stats), scores[name].stats[rows])
-        summing = {key: _summing(_summed_by(image, stats)) for key, stats in tables.items()}
+        sum_functions = {key: _sum_function(_summed_by(image, stats)) for key, stats in tables.items()}
         values: dict[str, list[Values]] = {name: [] for name in names}  # [2, block] each
         for weights in _resamples(int(image.max()) + 1, n, seed):
-            sums = {key: summed(weights) for key, summed in summing.items()}
+            sums = {key: summed(weights) for key, summed in sum_functions.items()}
             for name in names:
                 rule = RULES[first[name].rule]
                 drawn = [np.mean([rule(sums[id(one[name].stats)]) for one in system], axis=0) for system in seeds]
@@ -86,7 +85,7 @@ def paired_bootstrap(
             value_a, value_b = (float(np.mean([one[name].value for one in system])) for system in seeds)
             difference = value_b - value_a
             shifted = np.abs(of_b - of_a - difference)
-            # Sums over other orders differ in the last digit; that must not break a tie.
+            # The tolerance keeps ties: the order of summation changes the last digit.
             extreme = int((shifted >= abs(difference) - 1e-12).sum())
             low, high = np.percentile(np.stack([of_a, of_b, of_b - of_a]), [tail, 100 - tail], axis=1)
             comparisons[name] = Comparison(
@@ -105,7 +104,7 @@ def paired_bootstrap(
 
 
 def groups(a: Scores, *others: Scores) -> list[list[str]]:
-    """The names of the metrics that all have, those over the same items together: they share their resamples."""
+    """Group the metrics that all systems have by their items; a group shares its resamples."""
     by_items: dict[tuple[str, ...], list[str]] = {}
     for name, score in a.items():
         if all(name in other for other in others):
@@ -114,7 +113,10 @@ def groups(a: Scores, *others: Scores) -> list[list[str]]:
 
 
 def by_image(score: Score) -> Score:
-    """The same score from the statistics of whole images: its phrases are drawn together, so nothing is lost here."""
+    """Sum the statistics of a score over the phrases of each image.
+
+    The bootstrap is unchanged, because it draws the phrases of an image together.
+    """
     image = _images(score.ids)
     if len(image) == image.max(initial=-1) + 1:
         return score
@@ -124,31 +126,31 @@ def by_image(score: Score) -> Score:
 
 
 def _matched(a: Score, b: Score) -> Sequence[int]:
-    """The rows of B in the order of A's items; an error that says what differs when the two cannot be compared."""
+    """Rows of B in the order of A's items; raise an error if the two scores are not comparable."""
     if (protocol(a.signature), a.rule) != (protocol(b.signature), b.rule):
         raise DeixisError(
-            f"{a.name} was not measured in the same way: A is {a.signature}, B is {b.signature}; score both again "
-            "with the same options and version."
+            f"{a.name}: the signatures differ: A has {a.signature}, B has {b.signature}. Score both again with the "
+            "same options and version."
         )
     if not a.ids:
-        raise DeixisError(f"{a.name} holds no items to compare.")
+        raise DeixisError(f"{a.name}: the score file has no items. Score the predictions again.")
     row = {item: number for number, item in enumerate(b.ids)}
     for ids, others, which in ((a.ids, row, "A"), (b.ids, set(a.ids), "B")):
         only = [item for item in ids if item not in others]
         if only:
-            shown = ", ".join(only[:3]) + (f" and {len(only) - 3} more" if len(only) > 3 else "")
-            raise DeixisError(f"{a.name}: only {which} scored {shown}; score both on the same items.")
+            listed = ", ".join(only[:3]) + (f" and {len(only) - 3} more" if len(only) > 3 else "")
+            raise DeixisError(f"{a.name}: only {which} has scores for {listed}. Score both systems on the same items.")
     return [row[item] for item in a.ids]
 
 
 def _images(ids: Sequence[str]) -> npt.NDArray[np.intp]:
-    """The number of the image that each item ``[n]`` belongs to; an item without ``#`` is an image of its own."""
+    """Index of the image of each item ``[n]``; an item without ``#`` is an image."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(item.partition("#")[0], len(numbers)) for item in ids], dtype=np.intp)
 
 
 def _summed_by(image: npt.NDArray[np.intp], stats: Values) -> Values:
-    """Statistics of images ``[images, S]`` from those of their items ``[n, S]``."""
+    """Sum item statistics ``[n, S]`` over the items of each image: ``[images, S]``."""
     if len(image) == image.max() + 1:
         return stats
     sums = np.zeros((int(image.max()) + 1, stats.shape[1]))
@@ -157,7 +159,7 @@ def _summed_by(image: npt.NDArray[np.intp], stats: Values) -> Values:
 
 
 def _resamples(items: int, n: int, seed: int) -> Iterator[Values]:
-    """Blocks ``[items, block]`` of how often each item was drawn; ``n`` columns in all."""
+    """Yield blocks ``[items, block]`` of draw counts, with ``n`` columns in total."""
     generator = np.random.default_rng(seed)
     block = max(1, BLOCK_CELLS // items)
     for start in range(0, n, block):
@@ -167,10 +169,10 @@ def _resamples(items: int, n: int, seed: int) -> Iterator[Values]:
         yield np.bincount(cell.ravel(), minlength=items * size).reshape(items, size).astype(np.float64)
 
 
-def _summing(stats: Values) -> Callable[[Values], Values]:
-    """``weights.T @ stats`` as a function of weights ``[n, block]``, which gives sums ``[block, S]``.
+def _sum_function(stats: Values) -> Callable[[Values], Values]:
+    """Return a function that maps weights ``[n, block]`` to sums ``weights.T @ stats`` ``[block, S]``.
 
-    Statistics by class are nearly all zeros, and a column then needs only the items in which it is not.
+    Statistics per class are mostly zeros. For these, each column uses only its nonzero rows.
     """
     if np.count_nonzero(stats) > 0.1 * stats.size:
         return lambda weights: weights.T @ stats

@@ -1,8 +1,7 @@
-"""CIDEr and CIDEr-D: tf-idf agreement of a caption with the references of its image (Vedantam et al. 2015).
+"""CIDEr and CIDEr-D: tf-idf product of a caption with the references of its image (Vedantam et al. 2015).
 
-What the field prints as CIDEr is CIDEr-D: clipped counts and a penalty for a length that differs. :class:`CiderD`
-is made for rewards: the references become numbers once, and a batch of sampled captions is scored by a few array
-operations.
+Most papers report CIDEr-D under the name CIDEr: clipped counts and a penalty for length differences. :class:`CiderD`
+is fast enough for rewards: references are indexed once, and a batch of captions is scored with array operations.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ from deixis.metrics.score import Score, Values, mean_score, signature, write_jso
 SIGMA = 6.0
 """Width of the Gaussian length penalty of CIDEr-D."""
 SCALE = 10.0
-"""CIDEr-D is ten times a mean cosine."""
+"""Factor of CIDEr-D on the mean cosine."""
 
 
 @dataclass(frozen=True, eq=False)
 class DocumentFrequencies:
-    """In how many images' references each n-gram stands. The basis of idf, kept apart so that it can be cached."""
+    """Number of images whose references contain each n-gram; determines idf and can be cached."""
 
     table: Table
     images_with: Values  # [G]
-    images: float  # how many there are in all
+    images: float  # total number of images
 
     def __str__(self) -> str:
-        """For the signature: how many images, and how many n-grams stand in them."""
+        """Text for the signature: number of images, number of n-grams with a nonzero count."""
         return f"{self.images:g}-{np.count_nonzero(self.images_with)}"
 
     def idf(self, table: Table) -> Values:
-        """[G] the inverse document frequency of another table's n-grams; one never seen counts as seen once."""
+        """Inverse document frequencies ``[G]`` of another table's n-grams; an unknown n-gram counts as 1 image."""
         found = np.arange(len(table)) if table is self.table else self.table.find(table)
         frequency = np.ones(len(found))
         frequency[found >= 0] = np.maximum(1.0, self.images_with[found[found >= 0]])
@@ -62,7 +61,7 @@ class DocumentFrequencies:
 
 
 def document_frequencies(references: References) -> DocumentFrequencies:
-    """Document frequencies over the images of these references."""
+    """Count document frequencies over the images of these references."""
     check_references(references)
     counts, image_of = _count_references(references)
     key = np.sort(image_of[counts.sentence] * len(counts.table) + counts.ngram)
@@ -70,20 +69,20 @@ def document_frequencies(references: References) -> DocumentFrequencies:
 
 
 def document_frequencies_from(counts: Mapping[tuple[Hashable, ...], float], images: float) -> DocumentFrequencies:
-    """Document frequencies that were counted elsewhere: ``{("a", "dog"): 12, ...}`` over so many images."""
+    """Build document frequencies from given counts, e.g. ``{("a", "dog"): 12}``, over a number of images."""
     numbers = np.fromiter(counts.values(), dtype=np.float64, count=len(counts))
     if not (math.isfinite(images) and images >= 1 and np.isfinite(numbers).all() and (numbers >= 0).all()):
-        raise DeixisError("Document frequencies are counts of images; one of these is not.")
+        raise DeixisError("Invalid document frequencies: each must be a finite count of images, at least 0.")
     if len(numbers) and numbers.max() > images:
-        raise DeixisError(f"An n-gram occurs in {numbers.max():g} images, but there are {images:g}; count again.")
+        raise DeixisError(f"Invalid document frequencies: an n-gram is in {numbers.max():g} of {images:g} images.")
     if not all(1 <= len(ngram) <= ORDERS for ngram in counts):
-        raise DeixisError(f"Document frequencies are of n-grams of one to {ORDERS} words; one of these is not.")
+        raise DeixisError(f"Invalid document frequencies: n-grams must have 1 to {ORDERS} words.")
     tokens, lengths = flatten(list(counts))
     table, positions, ngrams = number_ngrams(tokens, lengths)
     images_with = np.zeros(len(table))
     begins = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else lengths
     for order in range(ORDERS):
-        # The n-gram that a given n-gram is itself, and not a part of.
+        # The n-gram that spans the whole entry, not one inside it.
         whole = np.flatnonzero(lengths == order + 1)
         images_with[ngrams[order][np.searchsorted(positions[order], begins[whole])]] = numbers[whole]
     return DocumentFrequencies(table, images_with, images)
@@ -103,9 +102,9 @@ def save_document_frequencies(path: Path, frequencies: DocumentFrequencies) -> N
 
 
 def load_document_frequencies(path: Path, ids: bool = False) -> DocumentFrequencies:
-    """Read a file of :func:`save_document_frequencies`; with ``ids``, tokens written as digits become integers."""
+    """Read a file of :func:`save_document_frequencies`; with ``ids``, tokens are converted to integers."""
     if not path.is_file():
-        raise DeixisError(f"{path} does not exist; save_document_frequencies() writes such a file.")
+        raise DeixisError(f"{path} does not exist. Write it with save_document_frequencies().")
     document = read_json(path)
     try:
         kind: type[int] | type[str] = int if ids else str
@@ -114,15 +113,14 @@ def load_document_frequencies(path: Path, ids: bool = False) -> DocumentFrequenc
         }
         return document_frequencies_from(counts, float(document["ref_len"]))
     except (DeixisError, KeyError, TypeError, ValueError) as error:
-        raise BadFile(path, f"not a file of document frequencies ({error})") from None
+        raise BadFile(path, f"invalid document frequency file ({error})") from None
 
 
 class CiderD:
-    """CIDEr-D against fixed references, for any number of batches of captions.
+    """CIDEr-D scorer with fixed references, for many batches of captions.
 
-    ``document_frequencies`` are those of the references unless cached ones are given. ``plain`` leaves out the
-    clipping and the length penalty, which is CIDEr as its paper defines it (Eq. 2 and 3 there), without stemming and
-    on the same scale.
+    ``document_frequencies`` default to those of the references. ``plain`` omits the clipping and the length penalty:
+    CIDEr as in Eq. 2 and 3 of its paper, without stemming, on the same scale.
     """
 
     def __init__(
@@ -132,7 +130,7 @@ class CiderD:
         self.plain = plain
         self._number = {image: number for number, image in enumerate(references)}
         counts, image_of = _count_references(references)
-        # One posting for each n-gram of each reference, sorted so that an image's postings of an n-gram are adjacent.
+        # Inverted index: one posting per n-gram and reference, sorted by image, then n-gram.
         key = image_of[counts.sentence] * len(counts.table) + counts.ngram
         order = np.argsort(key, kind="stable")
         self._key = key[order]
@@ -149,18 +147,18 @@ class CiderD:
         self._weight = weight[order]
 
     def score(self, captions: Sequence[Sentence], images: Sequence[str]) -> Values:
-        """[B] the score of each caption against the references of its image; images may repeat."""
+        """Score each caption against the references of its image: ``[B]``; images may repeat."""
         return self._score(count_ngrams(*flatten(captions)), images)
 
     def score_ids(self, ids: npt.ArrayLike, images: Sequence[str], end: int = 0) -> Values:
-        """[B] the scores of word ids ``[B, T]``.
+        """Score captions given as word ids ``[B, T]``: ``[B]``.
 
-        A caption ends with its first ``end`` token, which counts as a word: self-critical training has always scored
-        it so, and it teaches the captioner to stop. The references must then hold it too.
+        A caption ends at its first ``end`` token. This token counts as a word, as in self-critical training, so that
+        the reward covers the end of the caption. The references must then include it too.
         """
         table = np.asarray(ids)
         ended = np.cumsum(table == end, axis=1)
-        kept = ended - (table == end) == 0  # up to the first end, included
+        kept = ended - (table == end) == 0  # up to and including the first end token
         return self._score(count_ngrams(table[kept].astype(np.int64), kept.sum(1)), images)
 
     def _score(self, counts: Counts, images: Sequence[str]) -> Values:
@@ -169,32 +167,32 @@ class CiderD:
             raise ValueError(f"{captions} captions, but {len(images)} image ids")
         unknown = next((image for image in images if image not in self._number), None)
         if unknown is not None:
-            raise DeixisError(f"Image {unknown} has no reference to score against.")
+            raise DeixisError(f"Image {unknown} has no reference caption. Add one, or remove the image.")
         image = np.array([self._number[name] for name in images], dtype=np.int64)
 
         order_of = counts.table.orders()
         idf = self._frequencies.idf(counts.table)
         norm = _norms(counts, counts.count * idf[counts.ngram])  # [B, ORDERS]
 
-        # Every entry of a caption meets the postings of its n-gram in the references of its image.
+        # Pair each n-gram entry of a caption with its postings in the references of the image.
         known = self._table.find(counts.table)[counts.ngram]
         entry = np.flatnonzero(known >= 0)
         key = image[counts.sentence[entry]] * len(self._table) + known[entry]
         first = np.searchsorted(self._key, key, side="left")
-        meetings = np.searchsorted(self._key, key, side="right") - first
-        begins = np.cumsum(meetings) - meetings
-        posting = np.arange(meetings.sum()) + np.repeat(first - begins, meetings)
-        entry = np.repeat(entry, meetings)
+        pairs = np.searchsorted(self._key, key, side="right") - first
+        begins = np.cumsum(pairs) - pairs
+        posting = np.arange(pairs.sum()) + np.repeat(first - begins, pairs)
+        entry = np.repeat(entry, pairs)
         caption, count = counts.sentence[entry], counts.count[entry]
 
         if self.plain:
-            agreement = count * self._weight[posting]
+            product = count * self._weight[posting]
         else:
-            apart = _bigrams(counts.lengths)[caption] - self._lengths[self._reference[posting]]
-            agreement = np.minimum(count, self._count[posting]) * self._weight[posting]
-            agreement *= np.exp(-(apart**2) / (2 * SIGMA**2))
+            length_difference = _bigrams(counts.lengths)[caption] - self._lengths[self._reference[posting]]
+            product = np.minimum(count, self._count[posting]) * self._weight[posting]
+            product *= np.exp(-(length_difference**2) / (2 * SIGMA**2))
         length = norm[caption, order_of[counts.ngram[entry]]]
-        cosine = np.divide(agreement, length, out=np.zeros(len(agreement)), where=length > 0)
+        cosine = np.divide(product, length, out=np.zeros(len(product)), where=length > 0)
         return SCALE * np.bincount(caption, cosine, captions) / (ORDERS * self._per_image[image])
 
 
@@ -206,10 +204,10 @@ def cider(
     tok: str = "given",
     name: str = "CIDEr",
 ) -> Score:
-    """CIDEr as the COCO caption evaluation prints it, which is CIDEr-D; ``plain`` gives the paper's own CIDEr.
+    """Compute CIDEr as in the COCO caption evaluation (CIDEr-D); with ``plain``, the paper's CIDEr.
 
-    Document frequencies come from the references, or are given. A corpus of one image scores 0: all of its n-grams
-    stand in every image there is. ``tok`` names the tokeniser in the signature.
+    Document frequencies default to those of the references. A corpus of one image scores 0, because the idf of each
+    of its n-grams is 0. ``tok`` is the tokeniser's name in the signature.
     """
     images = check_captions(hypotheses, references)
     scorer = CiderD(references, document_frequencies, plain)
@@ -220,25 +218,25 @@ def cider(
 
 
 def _count_references(references: References) -> tuple[Counts, Ints]:
-    """The n-grams of all references, and the image ``[R]`` of each."""
+    """Count the n-grams of all references; also return the image index ``[R]`` of each reference."""
     per_image = [len(sentences) for sentences in references.values()]
     counts = count_ngrams(*flatten(list(chain.from_iterable(references.values()))))
     return counts, np.repeat(np.arange(len(references)), per_image)
 
 
 def _frequencies(table: Table, key: Ints, images: int) -> DocumentFrequencies:
-    """From the sorted keys (image * G + n-gram) of all references: an image counts once for each of its n-grams."""
+    """Count the images with each n-gram, from the sorted keys ``image * G + n-gram`` of all references."""
     distinct = key[np.diff(key, prepend=-1) > 0]
     images_with = np.bincount(distinct % len(table), minlength=len(table)).astype(np.float64)
     return DocumentFrequencies(table, images_with, float(images))
 
 
 def _norms(counts: Counts, weight: Values) -> Values:
-    """[N, ORDERS] the Euclidean length of each sentence's tf-idf vector, by order."""
+    """Euclidean norms ``[N, ORDERS]`` of the tf-idf vectors of each sentence, by n-gram order."""
     row = counts.sentence * ORDERS + counts.table.orders()[counts.ngram]
     return np.sqrt(np.bincount(row, weight**2, len(counts.lengths) * ORDERS)).reshape(-1, ORDERS)
 
 
 def _bigrams(lengths: Ints) -> Ints:
-    """The length penalty of the published code counts bigrams, not words."""
+    """Number of bigrams, which the length penalty of the published code uses instead of words."""
     return np.maximum(0, lengths - 1)

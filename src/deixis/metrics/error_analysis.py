@@ -1,25 +1,25 @@
-"""Where grounded captions go wrong: the five kinds of Table 4 and the three kinds of Figure 2 of Distributed Attention.
+"""Error analysis of grounded captions: Table 4 and Figure 2 of Distributed Attention.
 
-Every object word of the generated captions, and every object word of the references that was not said, is of exactly
-one kind:
+The object words of the generated captions, and the object words of the references that the captions miss, are
+divided into five kinds:
 
-``missing``       a word of the reference whose class the caption does not say
-``hallucinated``  a word said whose class the reference does not have (one that the reference has without a box is
-                  left out, as in F1)
-``correct``       a word said, of a class that the reference has, whose IoU with the true box is above the threshold
-``partial``       such a word whose box is not correct and lies wholly inside the true box
-``other``         such a word that is neither
+``missing``       a reference word whose class is not in the caption
+``hallucinated``  a predicted word whose class is not in the reference (a class that the reference has without a
+                  box is not counted, as in F1)
+``correct``       a predicted word whose class is in the reference, with IoU above the threshold
+``partial``       a predicted word whose class is in the reference, not correct, with its box inside the true box
+``other``         any other predicted word whose class is in the reference
 
-The paper defines these five in words (Sec. 4.5). The published share of ``partial`` among ``partial`` and ``other``
-(7.94 of 14.70 for the baseline) is the 54.0 % of its Figure 2, so that figure splits the same wrong words, and
-``other`` is what it calls enlarged and deviated. It does not say how; here
+The paper defines these five kinds in words (Sec. 4.5). The published share of ``partial`` among ``partial`` and
+``other`` (7.94 of 14.70 for the baseline) equals the 54.0 % of its Figure 2, so the figure divides the same wrong
+words. Its classes enlarged and deviated together are ``other``. The paper does not define them; here
 
-``enlarged``      the true box lies wholly inside the predicted one
-``deviated``      everything else: the boxes cross, lie apart, or share no frame
+``enlarged``      the true box lies inside the predicted box
+``deviated``      all other cases: the boxes overlap in part, are disjoint, or have no common frame
 
-The paper is silent on three more points. A caption is compared with each of the five references in turn, and a word
-meets the first word of its class, both as in F1 (``protocol`` decides). A word with several true boxes is judged by
-the one that it overlaps best. A box that is exactly the true box is correct before it is anything else.
+The paper leaves three more points open. (1) A caption is compared with each of the five references in turn, and a
+word is matched with the first word of its class, both as in F1 (see ``protocol``). (2) For a word with several true
+boxes, the box with the highest IoU is used. (3) A box equal to the true box is correct, not partial.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from deixis.metrics.score import RULES, Score, Values, make_score, signature
 
 KINDS = ("missing", "hallucinated", "correct", "partial", "other")
 WRONG_KINDS = ("partial", "enlarged", "deviated")
-SAID_KINDS = ("correct", *WRONG_KINDS, "hallucinated")
-"""The kinds of words that were said, the kindest first."""
+PREDICTED_KINDS = ("correct", *WRONG_KINDS, "hallucinated")
+"""The kinds of predicted words, best first."""
 
 
 def error_scores(matches: Matches, protocol: Protocol = FLICKR30K, **about: object) -> list[Score]:
-    """The share of each kind: ``errors_missing`` ... over all words, ``wrong_partial`` ... over the wrong boxes.
+    """Share of each kind: ``errors_*`` over all words, ``wrong_*`` over the wrong boxes.
 
-    The five ``errors_*`` add up to 1, and so do the three ``wrong_*`` where any box is wrong. ``about`` begins the
-    signature.
+    The five ``errors_*`` sum to 1. The three ``wrong_*`` sum to 1 if any box is wrong. ``about`` are the first fields
+    of the signature.
     """
     counts = error_counts(matches, protocol)
     mark = signature(**about, **protocol.describe())
@@ -51,38 +51,38 @@ def error_scores(matches: Matches, protocol: Protocol = FLICKR30K, **about: obje
 
 
 def error_counts(matches: Matches, protocol: Protocol = FLICKR30K) -> dict[str, Values]:
-    """Words of each kind per image, ``[n]`` each: missing, hallucinated, correct, partial, enlarged, deviated."""
+    """Count the words of each kind per image, ``[n]`` each."""
     n = len(matches.ids)
 
     def per_image(items: Ints) -> Values:
         return np.bincount(items, minlength=n).astype(np.float64)
 
-    said = _said_kinds(matches, protocol)
-    counts = {kind: per_image(matches.said_item[said == i]) for i, kind in enumerate(SAID_KINDS)}
-    return {"missing": per_image(matches.shown_item[matches.shown_match < 0]), **counts}
+    kind_of_word = _predicted_kinds(matches, protocol)
+    counts = {kind: per_image(matches.pred_item[kind_of_word == i]) for i, kind in enumerate(PREDICTED_KINDS)}
+    return {"missing": per_image(matches.ref_item[matches.ref_match < 0]), **counts}
 
 
 def word_kinds(matches: Matches, protocol: Protocol = FLICKR30K) -> dict[str, dict[int, str]]:
-    """Image -> position of an object word said -> its kind, for people who look at single captions.
+    """Image -> position of a predicted object word -> its kind.
 
-    A word is held against each reference, so it may be of several kinds: this is the kindest, and a word is
-    hallucinated only where no reference has its class. One that is left out everywhere has no kind.
+    A word is compared with each reference and can have several kinds; the best one is returned. A word is
+    hallucinated only if no reference has its class. A word that is never counted has no entry.
     """
     found: dict[str, dict[int, str]] = {}
-    kinds = _said_kinds(matches, protocol)
-    for i in np.argsort(-kinds, kind="stable"):  # the kindest is written last, and stays
-        image = matches.ids[matches.said_item[i]]
-        found.setdefault(image, {})[int(matches.said_word[i])] = SAID_KINDS[kinds[i]]
+    kinds = _predicted_kinds(matches, protocol)
+    for i in np.argsort(-kinds, kind="stable"):  # the best kind is written last
+        image = matches.ids[matches.pred_item[i]]
+        found.setdefault(image, {})[int(matches.pred_word[i])] = PREDICTED_KINDS[kinds[i]]
     return found
 
 
-def _said_kinds(matches: Matches, protocol: Protocol) -> Ints:
-    """The kind ``[A]`` of each word said, as an index into SAID_KINDS."""
-    met = matches.said_match >= 0
-    pair = matches.said_match[met]
+def _predicted_kinds(matches: Matches, protocol: Protocol) -> Ints:
+    """Kind ``[A]`` of each predicted word, as an index into PREDICTED_KINDS."""
+    matched = matches.pred_match >= 0
+    pair = matches.pred_match[matched]
     is_kind = [matches.iou[pair] > protocol.threshold, matches.partial[pair], matches.enlarged[pair]]
-    kinds = np.full(len(met), SAID_KINDS.index("hallucinated"))
-    kinds[met] = np.select(is_kind, [0, 1, 2], SAID_KINDS.index("deviated"))  # the first that is true
+    kinds = np.full(len(matched), PREDICTED_KINDS.index("hallucinated"))
+    kinds[matched] = np.select(is_kind, [0, 1, 2], PREDICTED_KINDS.index("deviated"))  # first true condition
     return kinds
 
 

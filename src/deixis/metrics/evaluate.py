@@ -1,4 +1,4 @@
-"""From predictions and a reference to scores: which metrics apply, what is missing, what each signature says."""
+"""Score predictions against a reference: applicable metrics, missing predictions, signatures."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ GROUPS = {
     "phrases": ("accuracy", "mean_iou", "recall_at", "pointing", "baseline", "bound"),
     "retrieval": ("i2t", "t2i"),
 }
-"""Groups of metrics, and how the names of their scores begin."""
+"""Groups of metrics, with the prefixes of their score names."""
 
 CURVES = ("accuracy_at_", "F1_all_frequency_")
-"""How the names of scores begin that are points of a curve: charts show them, tables need not."""
+"""Name prefixes of scores that are points of a curve; charts show them, tables may omit them."""
 
-UNTRAINED = "there is no training split: classes and their frequencies are those of the scored split"
+UNTRAINED = "no training split: object classes and their frequencies are taken from the scored split"
 
 CAPTION_METRICS = ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a person may choose."""
+    """Options of an evaluation."""
 
-    metrics: tuple[str, ...] = ()  # groups or names of scores; empty: all that apply
+    metrics: tuple[str, ...] = ()  # groups or names of scores; empty: all applicable ones
     missing: Literal["error", "zero", "skip"] = "error"
     protocol: Literal["official", "paper"] = "official"
-    lemmas: Mapping[str, str] | None = None  # word -> lemma, in place of spaCy's
-    min_count: int | None = None  # how often training captions must name a class; see object_words.default_minimum
+    lemmas: Mapping[str, str] | None = None  # word -> lemma; None: spaCy
+    min_count: int | None = None  # minimum mentions of a class in training captions; see object_words.default_minimum
     proposals: Mapping[str, npt.NDArray[np.float64]] | None = None
     spice_jars: Path | None = None
     quiet: bool = False
@@ -64,22 +64,22 @@ class Options:
 
 @dataclass(frozen=True)
 class ClassCount:
-    """One object class: its mentions in training, its words in the scored split, and how many have the right box."""
+    """Counts of one object class: mentions in training, words in the scored split, words with a correct box."""
 
     name: str
     trained: int
-    asked: int
+    count: int
     right: int
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores, the metrics that could not be had and why, and what else a person should know."""
+    """Scores, absent metrics with reasons, and notes for the user."""
 
     scores: tuple[Score, ...]
     absent: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    classes: tuple[ClassCount, ...] = ()  # behind the accuracy on reference sentences
+    classes: tuple[ClassCount, ...] = ()  # of the accuracy on reference sentences
     kinds: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # see error_analysis.word_kinds
 
     def to_json(self) -> Json:
@@ -89,16 +89,18 @@ class Evaluation:
 
 
 def evaluate(predictions: Predictions, reference: Reference, options: Options | None = None) -> Evaluation:
-    """Every score that the predictions and the reference allow, or those that were asked for.
+    """Compute all applicable scores, or those of ``options.metrics``.
 
-    A prediction that is absent is an error that names it; with ``missing="zero"`` it counts as wrong, as in the
-    published evaluators, and with ``missing="skip"`` its image or phrase is left out. Both show in the signature.
+    A missing prediction is an error. With ``missing="zero"`` it counts as wrong, as in the published evaluators. With
+    ``missing="skip"`` its image or phrase is not scored. The signature contains the choice.
     """
     options = options or Options()
-    asked = options.metrics
+    requested = options.metrics
     if not predictions.images():
-        raise DeixisError(f"{predictions.path} has no prediction for any image of the split '{reference.split}'.")
-    groups = {group_of(metric) for metric in asked} or _applicable(predictions, reference)
+        raise DeixisError(
+            f"{predictions.path} has no prediction for any image of the split '{reference.split}'. Check --split."
+        )
+    groups = {group_of(metric) for metric in requested} or _applicable(predictions, reference)
     run = _Run(predictions, reference, options)
     steps = {
         "captions": run.captions,
@@ -111,26 +113,28 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
     for group, step in steps.items():
         if group in groups:
             step()
-    scores = tuple(score for score in run.scores if not asked or any(covers(metric, score.name) for metric in asked))
-    for metric in asked:
+    scores = tuple(
+        score for score in run.scores if not requested or any(covers(metric, score.name) for metric in requested)
+    )
+    for metric in requested:
         if metric not in run.absent and not any(covers(metric, score.name) for score in scores):
-            there = ", ".join(score.name for score in run.scores)
-            raise DeixisError(f"'{metric}' does not come out of these predictions; there is {there or 'nothing'}.")
+            names = ", ".join(score.name for score in run.scores)
+            raise DeixisError(f"'{metric}' cannot be computed from these predictions. Available: {names or 'none'}.")
     return Evaluation(scores, run.absent, (*predictions.notes, *run.notes), run.class_counts, run.kinds)
 
 
 def group_of(metric: str) -> str:
-    """The group that a metric (or a group's own name) belongs to."""
+    """Group of a metric; the name of a group is its own group."""
     if metric in GROUPS:
         return metric
-    found = next((group for group, beginnings in GROUPS.items() if metric.startswith(beginnings)), None)
+    found = next((group for group, prefixes in GROUPS.items() if metric.startswith(prefixes)), None)
     if found is None:
-        raise DeixisError(f"there is no metric '{metric}'; choose groups ({', '.join(GROUPS)}) or names of scores.")
+        raise DeixisError(f"Unknown metric '{metric}'. Choose groups ({', '.join(GROUPS)}) or names of scores.")
     return found
 
 
 def covers(metric: str, name: str) -> bool:
-    """Whether what was asked for covers a score: by its name, its family ("BLEU", "accuracy") or its group."""
+    """Whether a metric selects a score: by its name, its family ("BLEU", "accuracy") or its group."""
     return metric == name or name.startswith((f"{metric}-", f"{metric}[")) or metric == group_of(name)
 
 
@@ -146,44 +150,44 @@ def _applicable(predictions: Predictions, reference: Reference) -> set[str]:
     if predictions.phrases and reference.phrases:
         groups.add("phrases")
     if not groups:
-        held = "phrases" if predictions.phrases else "captions"
+        content = "phrases" if predictions.phrases else "captions"
         raise DeixisError(
-            f"{predictions.path} holds {held}, and {reference.name} ({reference.split}) has nothing to compare them "
-            "with; choose another reference or name the --metrics."
+            f"{predictions.path} contains {content}, but {reference.name} ({reference.split}) has no reference for "
+            "them. Choose another reference, or set --metrics."
         )
     return groups
 
 
 def _on_reference_sentences(predictions: Sentences, references: Sentences) -> bool:
-    """Whether the boxes are for the words of the reference sentences, and not for those of generated ones.
+    """Whether the boxes belong to the words of the reference sentences, not to generated captions.
 
-    Then every word said is, with its class, where the reference has an object word.
+    True if each predicted word has the position and the class of an object word of the reference.
     """
     if not any(sentence.objects for sentences in predictions.values() for sentence in sentences):
         return False
     for image, sentences in predictions.items():
         if len(sentences) != len(references[image]):
             return False
-        for said, shown in zip(sentences, references[image], strict=True):
-            places = {word.index: word.name for word in shown.objects}
-            if any(places.get(word.index) != word.name for word in said.objects):
+        for predicted, true in zip(sentences, references[image], strict=True):
+            classes = {word.index: word.name for word in true.objects}
+            if any(classes.get(word.index) != word.name for word in predicted.objects):
                 return False
     return True
 
 
 @dataclass(frozen=True, eq=False)
 class _Objects:
-    """Captions as object words, the lemmas of words, and how often training names each class."""
+    """Captions as object words, lemmas, and the number of training mentions of each class."""
 
     references: Sentences
     predictions: Sentences
     lemmas: Mapping[str, str]
     frequency: Mapping[str, int]
-    min_count: int | None  # of the classes; None where the reference has its own list
+    min_count: int | None  # of the classes; None if the reference has its own list of classes
 
 
 class _Run:
-    """One evaluation in the making: a method for each group of metrics adds its scores."""
+    """State of one evaluation: each group of metrics has a method that adds its scores."""
 
     def __init__(self, predictions: Predictions, reference: Reference, options: Options) -> None:
         self.predictions = predictions
@@ -196,17 +200,19 @@ class _Run:
         self.kinds: dict[str, dict[int, str]] = {}
 
     def captions(self) -> None:
-        said, shown = self.predictions.captions, self.reference.captions
-        if not said or not shown:
-            raise DeixisError("caption metrics need captions, in the predictions and in the reference.")
-        kept, missing = self.present(shown, said, "images")
-        asked = [metric for metric in self.options.metrics if group_of(metric) == "captions"]
-        names = [n for n in (*CAPTION_METRICS, "CIDEr-D", "CIDEr-plain") if any(a == n or covers(n, a) for a in asked)]
-        if not asked or "captions" in asked:
+        captions, references = self.predictions.captions, self.reference.captions
+        if not captions or not references:
+            raise DeixisError("Caption metrics need captions in the predictions and in the reference.")
+        kept, missing = self.present(references, captions, "images")
+        requested = [metric for metric in self.options.metrics if group_of(metric) == "captions"]
+        names = [
+            n for n in (*CAPTION_METRICS, "CIDEr-D", "CIDEr-plain") if any(a == n or covers(n, a) for a in requested)
+        ]
+        if not requested or "captions" in requested:
             names = [*CAPTION_METRICS, *(name for name in names if name not in CAPTION_METRICS)]
         scores, self.absent = caption_scores(
-            {image: tokens(said[image].caption) if image in said else () for image in kept},
-            {image: shown[image] for image in kept},
+            {image: tokens(captions[image].caption) if image in captions else () for image in kept},
+            {image: references[image] for image in kept},
             names,
             spice_jars=self.options.spice_jars,
             tok="ptb",
@@ -226,27 +232,28 @@ class _Run:
         self.kinds = word_kinds(matches, self.protocol)
 
     def words(self) -> None:
-        said: Sentences = self.predictions.sentences
-        shown = self.reference.sentences
+        predicted: Sentences = self.predictions.sentences
+        references = self.reference.sentences
         about: dict[str, object] = {}
         if self.reference.samples and self.predictions.phrases:
-            said, shown, about = self.answered_words()
-        if not said or not shown:
+            predicted, references, about = self.phrase_words()
+        if not predicted or not references:
             raise DeixisError(
-                "the accuracy on reference sentences needs a GVD submission and GVD's reference file, or answers to "
-                "the phrases of a data set."
+                "The accuracy on reference sentences needs a GVD submission with GVD's reference file, or predictions "
+                "for the phrases of a data set."
             )
-        annotated = [image for image, sentences in shown.items() if any(s.objects for s in sentences)]
-        kept, missing = self.present(annotated, said, self.kind)
-        accuracy = grounded_captions.word_accuracy({image: shown[image] for image in kept}, said, self.protocol)
+        annotated = [image for image, sentences in references.items() if any(s.objects for s in sentences)]
+        kept, missing = self.present(annotated, predicted, self.kind)
+        kept_references = {image: references[image] for image in kept}
+        accuracy = grounded_captions.word_accuracy(kept_references, predicted, self.protocol)
         classes = self.classes[0] if self.reference.samples else None
         trained = dict(zip(classes.names, classes.counts, strict=True)) if classes else self.reference.frequency
         counted = accuracy.per_class().items()
         self.class_counts = tuple(ClassCount(name, trained.get(name, 0), n, right) for name, (right, n) in counted)
         self.scores.append(grounded_captions.accuracy_score(accuracy, self.protocol, **self.about(missing), **about))
 
-    def answered_words(self) -> tuple[Sentences, Sentences, dict[str, object]]:
-        """Object words of a data set's own captions: as answered, as annotated; and what the signature adds."""
+    def phrase_words(self) -> tuple[Sentences, Sentences, dict[str, object]]:
+        """Object words of the reference captions as predicted and as annotated, and fields of the signature."""
         options, samples = self.options, self.reference.samples
         answers, _ = _answers(self.reference.phrases, self.predictions.phrases)
         boxes = {
@@ -255,36 +262,36 @@ class _Run:
             if reference.id in answers and reference.caption is not None and reference.start is not None
         }
         classes, minimum = self.classes
-        asked = [sample for sample in samples if any(image == sample.image_id for image, _, _ in boxes)]
-        said = object_words.answered_sentences(asked, classes, boxes, options.lemmas, options.quiet)
-        shown = object_words.reference_sentences(samples, classes, options.lemmas, options.quiet)
-        return said, shown, {"lemma": self.lemma_name, "min_count": minimum}
+        with_boxes = [sample for sample in samples if any(image == sample.image_id for image, _, _ in boxes)]
+        predicted = object_words.predicted_sentences(with_boxes, classes, boxes, options.lemmas, options.quiet)
+        references = object_words.reference_sentences(samples, classes, options.lemmas, options.quiet)
+        return predicted, references, {"lemma": self.lemma_name, "min_count": minimum}
 
     def hallucination(self) -> None:
         objects, about = self.objects_present()
-        # a caption that is absent claims nothing; what a reference caption names is there, with a box or without
+        # A missing caption has no mentions. A class in a reference caption is present, with or without a box.
         kept = [image for image in objects.references if image in objects.predictions]
-        said = {image: [word.name for word in objects.predictions[image][0].objects] for image in kept}
-        there = {
+        mentioned = {image: [word.name for word in objects.predictions[image][0].objects] for image in kept}
+        present = {
             image: {
                 *(word.name for sentence in objects.references[image] for word in sentence.objects),
                 *(objects.lemmas.get(t, t) for sentence in objects.references[image] for t in sentence.tokens),
             }
             for image in kept
         }
-        self.add(hallucination(said, there), {**about, "present": "captions"})
+        self.add(hallucination(mentioned, present), {**about, "present": "captions"})
 
     def phrases(self) -> None:
         references = self.reference.phrases
         if not references:
-            raise DeixisError("the reference has no phrases with boxes; a data set such as Flickr30k Entities has.")
+            raise DeixisError("The reference has no phrases with boxes. Use a data set such as Flickr30k Entities.")
         answers, unknown = _answers(references, self.predictions.phrases or _phrases_of(self.predictions.captions))
         if unknown:
             others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-            what = f"the phrase '{unknown[0].phrase}' of image {unknown[0].image}{others} is not in the reference"
+            problem = f"the phrase '{unknown[0].phrase}' of image {unknown[0].image}{others} is not in the reference"
             if self.options.missing == "error":
-                raise DeixisError(f"{self.predictions.path}: {what}; answer the reference's own phrases.")
-            self.notes.append(f"{what} and was left out")
+                raise DeixisError(f"{self.predictions.path}: {problem}. Use the phrases of the reference.")
+            self.notes.append(f"{problem} and was skipped")
         kept, missing = self.present([reference.id for reference in references], answers, "phrases")
         chosen = set(kept)
         references = tuple(reference for reference in references if reference.id in chosen)
@@ -292,7 +299,7 @@ class _Run:
         self.scores += phrases.phrase_scores(references, answers, protocol, (1, 5, 10), **self.about(missing))
         self.scores += phrases.baselines(references, protocol, self.options.proposals, **self.about(missing))
 
-    # What they share
+    # Shared by several groups
 
     @property
     def kind(self) -> str:
@@ -305,7 +312,7 @@ class _Run:
         return grounded_captions.ACTIVITYNET if self.reference.video else grounded_captions.FLICKR30K
 
     def about(self, missing: bool) -> dict[str, object]:
-        """How every signature begins; what was done about missing predictions, where there are any."""
+        """First fields of each signature; includes the treatment of missing predictions if there are any."""
         about: dict[str, object] = {"data": self.reference.name, "split": self.reference.split}
         return {**about, "missing": self.options.missing} if missing else about
 
@@ -314,26 +321,26 @@ class _Run:
         self.scores += [replace(score, signature=begin + score.signature) for score in scores]
 
     def present(self, expected: Collection[str], given: Collection[str], what: str) -> tuple[list[str], bool]:
-        """What of the expected is scored, and whether anything is missing."""
-        lost = [name for name in expected if name not in given]
-        if not lost:
+        """Return the expected names that are scored, and whether any prediction is missing."""
+        absent = [name for name in expected if name not in given]
+        if not absent:
             return list(expected), False
-        shown = ", ".join(f"'{name}'" for name in lost[:3]) + (", ..." if len(lost) > 3 else "")
-        some = f"{len(lost)} of {len(expected)} {what} have no prediction: {shown}"
+        listed = ", ".join(f"'{name}'" for name in absent[:3]) + (", ..." if len(absent) > 3 else "")
+        problem = f"{len(absent)} of {len(expected)} {what} have no prediction: {listed}"
         if self.options.missing == "error":
             raise DeixisError(
-                f"{self.predictions.path}: {some}. --missing zero counts them as wrong, as the published evaluators "
-                "do; --missing skip leaves them out."
+                f"{self.predictions.path}: {problem}. Use --missing zero to count them as wrong, as the published "
+                "evaluators do, or --missing skip to leave them out."
             )
-        if len(lost) == len(expected):
+        if len(absent) == len(expected):
             raise DeixisError(f"{self.predictions.path} has no prediction for any of the {len(expected)} {what}.")
-        note = f"{some}; {'they count as wrong' if self.options.missing == 'zero' else 'they are left out'}"
+        note = f"{problem}; {'they count as wrong' if self.options.missing == 'zero' else 'they are left out'}"
         if note not in self.notes:
             self.notes.append(note)
         return [name for name in expected if name in given or self.options.missing == "zero"], True
 
     def objects_present(self) -> tuple[_Objects, dict[str, object]]:
-        """Object words of the images that are scored, and how the signature begins."""
+        """Object words of the scored images, and the first fields of the signature."""
         objects = self.objects
         kept, missing = self.present(objects.references, objects.predictions, self.kind)
         references = {image: objects.references[image] for image in kept}
@@ -351,7 +358,7 @@ class _Run:
 
     @cached_property
     def classes(self) -> tuple[ObjectClasses, int | None]:
-        """The object classes of a data set, and how often training names each at least, where that decides."""
+        """Object classes of a data set, and their minimum count in training (None for video data sets)."""
         training = self.reference.training()
         if not training:
             self.notes.append(UNTRAINED)
@@ -361,14 +368,14 @@ class _Run:
         samples = training or self.reference.samples
         classes = object_words.find_classes(samples, minimum, self.options.lemmas, self.options.quiet)
         if not classes.names:
-            raise DeixisError(f"no class is named {minimum} times in training; lower --min-count.")
+            raise DeixisError(f"No object class has {minimum} mentions in the training captions. Lower --min-count.")
         return classes, None if self.reference.video else minimum
 
     @cached_property
     def objects(self) -> _Objects:
-        """The object words of both sides."""
+        """Object words of references and predictions."""
         if not self.predictions.captions and not self.predictions.sentences:
-            raise DeixisError(f"{self.predictions.path} holds phrases, not captions; --metrics phrases scores them.")
+            raise DeixisError(f"{self.predictions.path} contains phrases, not captions. Use --metrics phrases.")
         lemmas, quiet = self.options.lemmas, self.options.quiet
         captions = self.predictions.captions
         if self.reference.sentences:
@@ -381,18 +388,18 @@ class _Run:
         else:
             classes, minimum = self.classes
             references, known = object_words.reference_sentences(self.reference.samples, classes, lemmas, quiet), {}
-        said = self.predictions.sentences or object_words.said_words(captions, classes, quiet)
+        predicted = self.predictions.sentences or object_words.predicted_words(captions, classes, quiet)
         frequency = dict(zip(classes.names, classes.counts, strict=True))
-        return _Objects(references, said, known, frequency, minimum)
+        return _Objects(references, predicted, known, frequency, minimum)
 
 
 def _count(sentences: Sentences) -> Counter[str]:
-    """How often each class is named."""
+    """Count the object words of each class."""
     return Counter(word.name for group in sentences.values() for sentence in group for word in sentence.objects)
 
 
 def _phrases_of(captions: Mapping[str, GroundedCaption]) -> dict[Mention, tuple[Grounding, ...]]:
-    """The groundings of captions as answers to phrases; of one said twice the first counts."""
+    """Groundings of captions as phrase predictions; the first one counts if a phrase occurs twice."""
     found: dict[Mention, tuple[Grounding, ...]] = {}
     for image, caption in captions.items():
         for grounding in caption.groundings:
@@ -403,7 +410,10 @@ def _phrases_of(captions: Mapping[str, GroundedCaption]) -> dict[Mention, tuple[
 def _answers(
     references: Sequence[PhraseReference], given: Mapping[Mention, tuple[Grounding, ...]]
 ) -> tuple[dict[str, tuple[Grounding, ...]], list[Mention]]:
-    """Reference id -> candidates, the most particular mention first; and the answers that nobody asked for."""
+    """Return reference id -> candidates, and the mentions without a reference phrase.
+
+    The most specific mention is used: caption and start, then caption alone, then the words alone.
+    """
     answers: dict[str, tuple[Grounding, ...]] = {}
     used: set[Mention] = set()
     for reference in references:

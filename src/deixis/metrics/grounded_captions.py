@@ -1,17 +1,17 @@
-"""How well the object words of captions are grounded: F1_all and F1_loc, per class and per sentence.
+"""Grounding metrics of generated captions: F1_all and F1_loc, per class and per sentence.
 
-The protocol is the one of Zhou et al., Grounded Video Description (GVD), for Flickr30k Entities and ActivityNet
-Entities; the scores per sentence are those of Ma et al. (Cyclical). An *object word* is a word of a sentence that
-stands for a class and has boxes. With
+The protocol is that of Zhou et al., Grounded Video Description (GVD), for Flickr30k Entities and ActivityNet
+Entities. The scores per sentence are those of Ma et al. (Cyclical). An *object word* is a word of a sentence that
+has an object class and boxes. With
 
-A = object words said, B = object words of the reference, C = words said whose class is in the reference,
-D = words of the reference whose class was said, E = words with the right class and the right box,
+A = predicted object words, B = reference object words, C = predicted words whose class is in the reference,
+D = reference words whose class is in the prediction, E = words with the correct class and a correct box,
 
-precision_all = E/A, recall_all = E/B, precision_loc = E/C, recall_loc = E/D. The scores per class average these over
-the classes before F1 is taken; the scores per sentence take F1 of each sentence and average that.
+precision_all = E/A, recall_all = E/B, precision_loc = E/C, recall_loc = E/D. The scores per class average precision
+and recall over the classes, and then compute F1. The scores per sentence compute F1 of each sentence and average it.
 
-What papers leave open, and the published evaluators decide, is a field of :class:`Protocol` and part of every score's
-signature.
+Choices that the papers leave open are fields of :class:`Protocol` and part of each score's signature. The defaults
+are those of the published evaluators.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ObjectWord:
-    """A word of a sentence that stands for an object class, and its place in the picture."""
+    """A word of a sentence with an object class and its boxes."""
 
     name: str  # the class, e.g. "man" for the word "men"
     index: int  # position of the word in its sentence
     boxes: tuple[Box, ...]
-    frames: tuple[int, ...] = ()  # the frame of each box in a video segment; empty for a photograph
+    frames: tuple[int, ...] = ()  # frame of each box in a video segment; empty for an image
 
     def __post_init__(self) -> None:
         if self.frames and len(self.frames) != len(self.boxes):
-            raise ValueError(f"'{self.name}' has {len(self.boxes)} boxes and {len(self.frames)} frames")
+            raise ValueError(f"'{self.name}' has {len(self.boxes)} boxes, but {len(self.frames)} frames")
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with its object words. Predictions may leave out the tokens: only the reference's are looked at."""
+    """A sentence with its object words. The tokens are used in references only; predictions may omit them."""
 
     objects: tuple[ObjectWord, ...]
     tokens: tuple[str, ...] = ()
@@ -63,25 +63,25 @@ Sentences = Mapping[str, Sequence[Sentence]]
 
 @dataclass(frozen=True)
 class Protocol:
-    """Where evaluators differ. The defaults are those of the published Flickr30k evaluator."""
+    """Choices in which evaluators differ. The defaults are those of the published Flickr30k evaluator."""
 
-    threshold: float = 0.5  # a box is right when its IoU is strictly greater
-    extra_pixel: bool = True  # sides are x2 - x1 + 1 of inclusive corners (the project's boxes as they are)
+    threshold: float = 0.5  # a box is correct if its IoU is strictly greater
+    extra_pixel: bool = True  # side = x2 - x1 + 1 of inclusive corners (our boxes, unchanged)
     refs: Literal["each", "pool"] = "each"
-    # each: the caption is compared with every reference in turn, so a word counts up to five times;
-    # pool: once, with the distinct (class, box) pairs of all references together
-    match: Literal["first", "any"] = "first"  # which word of the same class has to be met on the other side
+    # each: the caption is compared with each reference in turn, so a word counts up to five times
+    # pool: the caption is compared once with the distinct (class, box) pairs of all references
+    match: Literal["first", "any"] = "first"  # which word of the same class is compared
     classes: Literal["submitted", "reference"] = "submitted"
-    # the classes that the average runs over: those of the images that have a prediction, or of all images
+    # classes in the average: those of the images with a prediction, or those of all images
     unannotated: Literal["excused", "wrong"] = "excused"
-    # a word said that the reference has too, but without a box: left out of the precision, or wrong
+    # a predicted word that the reference has without a box: not counted in the precision, or wrong
     bare: Literal["counted", "skipped"] = "counted"  # a reference sentence without any box
-    sentences: Literal["predicted", "annotated"] = "predicted"  # what the scores per sentence average over
+    sentences: Literal["predicted", "annotated"] = "predicted"  # sentences in the average of the scores per sentence
     average: Literal["class", "word"] = "class"  # of the accuracy on reference sentences
-    partial: bool = False  # a box inside the true one is right too: Distributed Attention's upper bound (Sec. 4.5)
+    partial: bool = False  # also accept a box inside the true box: upper bound of Distributed Attention (Sec. 4.5)
 
     def describe(self) -> dict[str, object]:
-        """The fields of a signature."""
+        """Fields of the signature."""
         iou = f">{self.threshold:g}{'+1px' if self.extra_pixel else ''}{' or inside' if self.partial else ''}"
         return {
             "refs": self.refs,
@@ -95,38 +95,38 @@ class Protocol:
 FLICKR30K = Protocol()
 """GVD's evaluator for Flickr30k Entities."""
 ACTIVITYNET = Protocol(bare="skipped")
-"""The ActivityNet Entities evaluator: a segment that nobody annotated says nothing about the words said there."""
+"""The ActivityNet Entities evaluator; segments without annotation are not counted."""
 PAPER = Protocol(refs="pool", match="any", classes="reference", bare="skipped", sentences="annotated")
-"""The papers' words taken literally: one pool of five captions, any box of the class, all classes of the split."""
+"""The definition in the papers' text: five captions pooled, any box of the class, all classes of the split."""
 
 
-# Which word meets which ---------------------------------------------------------------------------------------------
+# Word matching ------------------------------------------------------------------------------------------------------
 
 NO_SUCH_CLASS, NO_PREDICTION = -1, -2
-"""In place of the number of a pair: the other side does not have the class, or the image has no prediction."""
+"""Instead of a pair index: the other side does not have the class, or the image has no prediction."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Every object word said and every object word of the references, with what it met on the other side.
+    """All predicted and all reference object words, each with its match on the other side.
 
-    A match is the number of a pair, for ``iou[pair]`` and so on, or NO_SUCH_CLASS, or NO_PREDICTION.
+    A match is a pair index (for ``iou``, ``partial``, ``enlarged``), or NO_SUCH_CLASS, or NO_PREDICTION.
     """
 
     ids: tuple[str, ...]  # [n] images or segments, in the order of the reference
     classes: tuple[str, ...]  # [C] sorted
-    said_item: Ints  # [A] which image
-    said_class: Ints  # [A] index into classes; -1 for a class that no reference has
-    said_match: Ints  # [A]
-    said_word: Ints  # [A] position in its sentence
-    shown_item: Ints  # [B]
-    shown_class: Ints  # [B]
-    shown_match: Ints  # [B]
+    pred_item: Ints  # [A] image index
+    pred_class: Ints  # [A] index into classes; -1 if no reference has the class
+    pred_match: Ints  # [A]
+    pred_word: Ints  # [A] position in its sentence
+    ref_item: Ints  # [B]
+    ref_class: Ints  # [B]
+    ref_match: Ints  # [B]
     predicted: Bools  # [n]
-    annotated: Bools  # [n] whether any word of the reference has a box
-    iou: Values  # [pairs] the best IoU of the two words' boxes, on a common frame
-    partial: Bools  # [pairs] that prediction lies inside the true box
-    enlarged: Bools  # [pairs] that prediction holds the true box inside itself
+    annotated: Bools  # [n] whether any reference word has a box
+    iou: Values  # [pairs] highest IoU of the two words' boxes in a common frame
+    partial: Bools  # [pairs] whether the predicted box lies inside the true box
+    enlarged: Bools  # [pairs] whether the true box lies inside the predicted box
 
 
 def match_words(
@@ -135,48 +135,48 @@ def match_words(
     protocol: Protocol = FLICKR30K,
     lemmas: Mapping[str, str] | None = None,
 ) -> Matches:
-    """Bring the words of one generated caption per image together with the words of its references.
+    """Match the object words of one generated caption per image with those of its references.
 
-    ``lemmas`` maps words to lemmas; a word that is not in it is its own lemma. It decides only which words said are
-    excused because the reference has them without a box.
+    ``lemmas`` maps words to lemmas; a word without an entry is its own lemma. Lemmas are used only to find predicted
+    words that the reference has without a box.
     """
     lemmas = lemmas or {}
     number = _number_classes(references)
     pairs = _Pairs()
-    said: list[tuple[int, ...]] = []
-    shown: list[tuple[int, ...]] = []
+    pred: list[tuple[int, ...]] = []
+    ref: list[tuple[int, ...]] = []
     for item, (image, sentences) in enumerate(references.items()):
         words = None if image not in predictions else _only_sentence(image, predictions[image]).objects
         for objects, excused in _views(sentences, protocol, lemmas):
             if not objects and protocol.bare == "skipped":
                 continue
             if words is None:
-                shown.extend((item, number[word.name], NO_PREDICTION) for word in objects)
+                ref.extend((item, number[word.name], NO_PREDICTION) for word in objects)
                 continue
-            true, mine = _by_class(objects), _by_class(words, in_order=True)
+            true, predicted_at = _by_class(objects), _by_class(words, in_order=True)
             if protocol.match == "first":
                 true = {name: group[:1] for name, group in true.items()}
-                mine = {name: group[:1] for name, group in mine.items()}
+                predicted_at = {name: group[:1] for name, group in predicted_at.items()}
             for word in words:
                 if word.name in true:
-                    said.append((item, number[word.name], pairs.add([word], true[word.name]), word.index))
+                    pred.append((item, number[word.name], pairs.add([word], true[word.name]), word.index))
                 elif lemmas.get(word.name, word.name) not in excused:
-                    said.append((item, number.get(word.name, -1), NO_SUCH_CLASS, word.index))
+                    pred.append((item, number.get(word.name, -1), NO_SUCH_CLASS, word.index))
             for word in objects:
-                met = pairs.add(mine[word.name], [word]) if word.name in mine else NO_SUCH_CLASS
-                shown.append((item, number[word.name], met))
+                matched = pairs.add(predicted_at[word.name], [word]) if word.name in predicted_at else NO_SUCH_CLASS
+                ref.append((item, number[word.name], matched))
     iou, partial, enlarged = pairs.measure(protocol.extra_pixel)
-    said_table, shown_table = _table(said, 4), _table(shown, 3)
+    pred_table, ref_table = _table(pred, 4), _table(ref, 3)
     return Matches(
         ids=tuple(references),
         classes=tuple(number),
-        said_item=said_table[:, 0],
-        said_class=said_table[:, 1],
-        said_match=said_table[:, 2],
-        said_word=said_table[:, 3],
-        shown_item=shown_table[:, 0],
-        shown_class=shown_table[:, 1],
-        shown_match=shown_table[:, 2],
+        pred_item=pred_table[:, 0],
+        pred_class=pred_table[:, 1],
+        pred_match=pred_table[:, 2],
+        pred_word=pred_table[:, 3],
+        ref_item=ref_table[:, 0],
+        ref_class=ref_table[:, 1],
+        ref_match=ref_table[:, 2],
         predicted=np.array([image in predictions for image in references]),
         annotated=np.array([any(s.objects for s in sentences) for sentences in references.values()]),
         iou=iou,
@@ -186,37 +186,37 @@ def match_words(
 
 
 def _hits(matches: Matches, protocol: Protocol) -> Bools:
-    """Which matches are correctly localised, to be indexed with a match: pairs, then the two that are none."""
+    """Whether each pair is correctly localised; NO_SUCH_CLASS and NO_PREDICTION index two False entries at the end."""
     hit = matches.iou > protocol.threshold
     return np.append(hit | matches.partial if protocol.partial else hit, [False, False])
 
 
 def _number_classes(references: Sentences) -> dict[str, int]:
-    """The classes of the reference's object words in alphabetical order, numbered."""
+    """Number the classes of the reference's object words in alphabetical order."""
     if not references:
-        raise DeixisError("the reference holds no image; is this the right split?")
+        raise DeixisError("The reference has no images. Check its path and --split.")
     names = sorted({word.name for sentences in references.values() for s in sentences for word in s.objects})
     if not names:
-        raise DeixisError("the reference holds no word with a box; is this the right split?")
+        raise DeixisError("The reference has no object word with a box. Check its path and --split.")
     return {name: i for i, name in enumerate(names)}
 
 
 def _only_sentence(image: str, sentences: Sequence[Sentence]) -> Sentence:
     if len(sentences) != 1:
-        raise DeixisError(f"image {image} has {len(sentences)} generated captions; give exactly one.")
+        raise DeixisError(f"Image {image} has {len(sentences)} generated captions. Expected exactly one.")
     return sentences[0]
 
 
 def _views(
     sentences: Sequence[Sentence], protocol: Protocol, lemmas: Mapping[str, str]
 ) -> list[tuple[Sequence[ObjectWord], set[str]]]:
-    """What the caption is compared with: object words, and the lemmas that are excused."""
+    """Reference views that the caption is compared with: object words, and excused lemmas."""
     views: list[tuple[Sequence[ObjectWord], set[str]]] = [
         (s.objects, _excused(s, lemmas) if protocol.unannotated == "excused" else set()) for s in sentences
     ]
     if protocol.refs == "each" or len(views) < 2:
         return views
-    # a thing that all five captions name stands in the pool once
+    # an object that several captions mention is in the pool once
     pool = {(word.name, word.boxes, word.frames): word for objects, _ in views for word in objects}
     return [(tuple(pool.values()), set().union(*(excused for _, excused in views)))]
 
@@ -239,45 +239,45 @@ def _table(rows: list[tuple[int, ...]], columns: int) -> Ints:
 
 @dataclass
 class _Pairs:
-    """Pairs of words whose boxes are measured all at once; a pair may stand for several boxes on either side."""
+    """Pairs of words whose boxes are compared in one batch; each word may have several boxes."""
 
     count: int = 0
     owner: list[int] = field(default_factory=list)
-    said: list[Box] = field(default_factory=list)
-    shown: list[Box] = field(default_factory=list)
+    pred: list[Box] = field(default_factory=list)
+    ref: list[Box] = field(default_factory=list)
 
-    def add(self, said: Sequence[ObjectWord], shown: Sequence[ObjectWord]) -> int:
-        for mine in said:
-            for true in shown:
+    def add(self, pred: Sequence[ObjectWord], ref: Sequence[ObjectWord]) -> int:
+        for predicted_at in pred:
+            for true in ref:
                 for at, box in enumerate(true.boxes):
-                    for other, guess in enumerate(mine.boxes):
-                        # without frames on either side every box can meet every other
-                        if not true.frames or not mine.frames or true.frames[at] == mine.frames[other]:
+                    for other, predicted_box in enumerate(predicted_at.boxes):
+                        # without frames, each box is compared with each other box
+                        if not true.frames or not predicted_at.frames or true.frames[at] == predicted_at.frames[other]:
                             self.owner.append(self.count)
-                            self.said.append(guess)
-                            self.shown.append(box)
+                            self.pred.append(predicted_box)
+                            self.ref.append(box)
         self.count += 1
         return self.count - 1
 
     def measure(self, extra_pixel: bool) -> tuple[Values, Bools, Bools]:
-        """IoU, partial and enlarged ``[pairs]`` of the best-fitting boxes of each pair."""
-        said = np.array(self.said, dtype=np.float64).reshape(-1, 4)
-        shown = np.array(self.shown, dtype=np.float64).reshape(-1, 4)
-        # a box of one pixel stands for "no box" in GVD's files
-        empty = _one_pixel(said) | _one_pixel(shown)
+        """IoU, partial and enlarged ``[pairs]`` of the two boxes with the highest IoU in each pair."""
+        pred = np.array(self.pred, dtype=np.float64).reshape(-1, 4)
+        ref = np.array(self.ref, dtype=np.float64).reshape(-1, 4)
+        # a box of one pixel means "no box" in GVD's files
+        empty = _one_pixel(pred) | _one_pixel(ref)
         if not extra_pixel:
-            said, shown = without_extra_pixel(said), without_extra_pixel(shown)
-        overlap = np.where(empty, 0.0, paired_iou(said, shown))
+            pred, ref = without_extra_pixel(pred), without_extra_pixel(ref)
+        overlap = np.where(empty, 0.0, paired_iou(pred, ref))
         owner = np.array(self.owner, dtype=np.intp)
-        # written worst first, so that the best box of each pair stays
+        # written in ascending order, so the box with the highest IoU remains
         order = np.argsort(overlap, kind="stable")
         best = np.full(self.count, -1, dtype=np.intp)
         best[owner[order]] = order
         has = best >= 0
         iou, partial, enlarged = np.zeros(self.count), np.zeros(self.count, bool), np.zeros(self.count, bool)
         iou[has] = overlap[best[has]]
-        partial[has] = (inside(said, shown) & ~empty)[best[has]]
-        enlarged[has] = (inside(shown, said) & ~empty)[best[has]]
+        partial[has] = (inside(pred, ref) & ~empty)[best[has]]
+        enlarged[has] = (inside(ref, pred) & ~empty)[best[has]]
         return iou, partial, enlarged
 
 
@@ -287,12 +287,12 @@ def _one_pixel(boxes: Values) -> Bools:
 
 # Scores per class ---------------------------------------------------------------------------------------------------
 
-# the columns of one class in the statistics of the scores per class
-SAID_RIGHT, SAID, SHOWN_RIGHT, SHOWN, IN_AVERAGE = range(5)
+# columns of one class in the statistics of the scores per class
+PRED_RIGHT, PRED, REF_RIGHT, REF, IN_AVERAGE = range(5)
 
 
 def _class_precision_recall(sums: Values) -> tuple[Values, Values, Bools]:
-    """Precision, recall and whether the class is in the average, each ``[B, C]``, from sums ``[B, 5 C]``."""
+    """Compute precision, recall and whether a class is averaged, each ``[B, C]``, from sums ``[B, 5 C]``."""
     table = sums.reshape(len(sums), -1, 5)
 
     def over(hits: int, count: int) -> Values:
@@ -300,17 +300,17 @@ def _class_precision_recall(sums: Values) -> tuple[Values, Values, Bools]:
             table[..., hits], table[..., count], out=np.zeros(table.shape[:2]), where=table[..., count] > 0
         )
 
-    return over(SAID_RIGHT, SAID), over(SHOWN_RIGHT, SHOWN), table[..., IN_AVERAGE] > 0
+    return over(PRED_RIGHT, PRED), over(REF_RIGHT, REF), table[..., IN_AVERAGE] > 0
 
 
 def _mean_over(values: Values, kept: Bools) -> Values:
-    # the published evaluators divide by the classes in the average and sum over all
+    # as in the published evaluators: sum over all classes, divide by the number of averaged classes
     count = kept.sum(1)
     return np.divide(values.sum(1), count, out=np.zeros(len(values)), where=count > 0)
 
 
 def harmonic(precision: Values, recall: Values) -> Values:
-    """F1; 0 where both are."""
+    """F1 = 2 P R / (P + R); 0 if both are 0."""
     total = precision + recall
     return np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total > 0)
 
@@ -352,36 +352,39 @@ RULES |= {
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """Hits and counts per image and class, ``table [n, C, 5]``: words said and right, words said, words of the
-    reference found and right, words of the reference, and whether the class is in the average."""
+    """Counts per image and class, ``table [n, C, 5]``.
+
+    Columns: correct predicted words, predicted words, correctly found reference words, reference words, whether the
+    class is in the average.
+    """
 
     ids: tuple[str, ...]
     classes: tuple[str, ...]
     table: Values
 
     def per_class(self) -> dict[str, tuple[int, int, int, int]]:
-        """Class -> (right, said, right, shown) over all images: the two fractions are precision and recall."""
+        """Class -> (correct, predicted, found, in reference) over all images; the ratios are precision and recall."""
         total = self.table.sum(0).astype(int)
         return {name: (int(t[0]), int(t[1]), int(t[2]), int(t[3])) for name, t in zip(self.classes, total, strict=True)}
 
 
 def class_counts(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K) -> ClassCounts:
-    """Counts behind F1_all ("all") or F1_loc ("loc": only words whose class is on both sides)."""
+    """Count words for F1_all ("all") or F1_loc ("loc": only words whose class is on both sides)."""
     table = np.zeros((len(matches.ids), len(matches.classes), 5))
     hit = _hits(matches, protocol)
-    # a word of a class that no reference has can only be wrong, and its class is in no average
-    said = matches.said_class >= 0
-    shown = np.ones(len(matches.shown_class), bool)
+    # a class that no reference has is in no average
+    pred = matches.pred_class >= 0
+    ref = np.ones(len(matches.ref_class), bool)
     if mode == "loc":
-        said &= matches.said_match >= 0
-        # words of an image without prediction count in recall_loc too, as in the published evaluators
-        shown &= matches.shown_match != NO_SUCH_CLASS
+        pred &= matches.pred_match >= 0
+        # as in the published evaluators, recall_loc also counts words of images without a prediction
+        ref &= matches.ref_match != NO_SUCH_CLASS
     for column, item, cls, weight in (
-        (SAID_RIGHT, matches.said_item[said], matches.said_class[said], hit[matches.said_match[said]]),
-        (SAID, matches.said_item[said], matches.said_class[said], 1),
-        (SHOWN_RIGHT, matches.shown_item[shown], matches.shown_class[shown], hit[matches.shown_match[shown]]),
-        (SHOWN, matches.shown_item[shown], matches.shown_class[shown], 1),
-        (IN_AVERAGE, matches.shown_item, matches.shown_class, _in_average(matches, protocol)),
+        (PRED_RIGHT, matches.pred_item[pred], matches.pred_class[pred], hit[matches.pred_match[pred]]),
+        (PRED, matches.pred_item[pred], matches.pred_class[pred], 1),
+        (REF_RIGHT, matches.ref_item[ref], matches.ref_class[ref], hit[matches.ref_match[ref]]),
+        (REF, matches.ref_item[ref], matches.ref_class[ref], 1),
+        (IN_AVERAGE, matches.ref_item, matches.ref_class, _in_average(matches, protocol)),
     ):
         np.add.at(table[..., column], (item, cls), weight)
     return ClassCounts(matches.ids, matches.classes, table)
@@ -389,12 +392,12 @@ def class_counts(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K) -
 
 def _in_average(matches: Matches, protocol: Protocol) -> Values:
     if protocol.classes == "submitted":
-        return (matches.shown_match != NO_PREDICTION).astype(np.float64)
-    return np.ones(len(matches.shown_match))
+        return (matches.ref_match != NO_PREDICTION).astype(np.float64)
+    return np.ones(len(matches.ref_match))
 
 
 def class_scores(counts: ClassCounts, mode: str, protocol: Protocol = FLICKR30K, **about: object) -> list[Score]:
-    """F1, precision and recall averaged over classes, e.g. ``F1_all``; ``about`` begins the signature."""
+    """F1, precision and recall averaged over classes, e.g. ``F1_all``; ``about`` starts the signature."""
     stats = counts.table.reshape(len(counts.ids), -1)
     mark = signature(**about, **protocol.describe(), classes=protocol.classes)
     names = {"F1": "class F1", "precision": "class precision", "recall": "class recall"}
@@ -404,10 +407,10 @@ def class_scores(counts: ClassCounts, mode: str, protocol: Protocol = FLICKR30K,
 def frequency_scores(
     counts: ClassCounts, frequency: Mapping[str, int], bins: int = 10, protocol: Protocol = FLICKR30K, **about: object
 ) -> list[Score]:
-    """The mean F1_all of the classes of each frequency group, most frequent first (Cyclical, Fig. 4).
+    """Mean F1_all of the classes in each frequency group, most frequent first (Cyclical, Fig. 4).
 
-    ``frequency`` says how often each class was annotated in training. Ties go by name. Groups differ in size by one
-    class at most. A class of which only precision or only recall is there has an F1 of 0.
+    ``frequency`` maps a class to its number of annotations in training. Ties are ordered by name. Group sizes differ
+    by at most one class. A class with only precision or only recall has F1 = 0.
     """
     order = sorted(range(len(counts.classes)), key=lambda c: (-frequency.get(counts.classes[c], 0), counts.classes[c]))
     groups = [group for group in np.array_split(np.array(order, dtype=np.intp), bins) if len(group)]
@@ -433,10 +436,10 @@ def _table_score(name: str, ids: Sequence[str], stats: Values, rule: str, mark: 
 
 
 def sentence_protocol(references: Sentences, protocol: Protocol = FLICKR30K) -> Protocol:
-    """How words are matched for the scores per sentence.
+    """Protocol of word matching for the scores per sentence.
 
-    Against several references they are pooled and any box of the class will do, as the Cyclical paper says; against
-    one reference nothing changes.
+    Several references are pooled and any box of the class is accepted, as in the Cyclical paper. With one reference
+    per image the protocol is unchanged.
     """
     several = any(len(sentences) > 1 for sentences in references.values())
     return replace(protocol, refs="pool", match="any") if several else protocol
@@ -445,21 +448,21 @@ def sentence_protocol(references: Sentences, protocol: Protocol = FLICKR30K) -> 
 def sentence_scores(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K, **about: object) -> list[Score]:
     """F1, precision and recall of each generated sentence, averaged over sentences, e.g. ``F1_all_per_sent``.
 
-    ``protocol`` is the one the matches were made with, see :func:`sentence_protocol`. The published evaluator
-    averages over all predicted sentences but those that are annotated and have no recall to speak of, so that a
-    prediction for a segment without annotation counts as 0 (``sentences:predicted``). With ``sentences:annotated``
-    the average runs over the annotated sentences; one of which no object word was said is wrong in F1_all and left
-    out of F1_loc.
+    ``protocol`` is the one used for ``matches``, see :func:`sentence_protocol`. With ``sentences:predicted``, as in the
+    published evaluator, the average includes all predicted sentences, except annotated ones without a recall. A
+    prediction for a segment without annotation then counts as 0. With ``sentences:annotated`` the average includes the
+    annotated sentences. If the caption has none of the object words, the sentence is wrong in F1_all and not counted in
+    F1_loc.
     """
     n = len(matches.ids)
     hit = _hits(matches, protocol)
-    said = np.ones(len(matches.said_match), bool) if mode == "all" else matches.said_match >= 0
-    shown = np.ones(len(matches.shown_match), bool) if mode == "all" else matches.shown_match != NO_SUCH_CLASS
+    pred = np.ones(len(matches.pred_match), bool) if mode == "all" else matches.pred_match >= 0
+    ref = np.ones(len(matches.ref_match), bool) if mode == "all" else matches.ref_match != NO_SUCH_CLASS
     counts = [
-        np.bincount(matches.said_item[said], hit[matches.said_match[said]], n),
-        np.bincount(matches.said_item[said], minlength=n),
-        np.bincount(matches.shown_item[shown], hit[matches.shown_match[shown]], n),
-        np.bincount(matches.shown_item[shown], minlength=n),
+        np.bincount(matches.pred_item[pred], hit[matches.pred_match[pred]], n),
+        np.bincount(matches.pred_item[pred], minlength=n),
+        np.bincount(matches.ref_item[ref], hit[matches.ref_match[ref]], n),
+        np.bincount(matches.ref_item[ref], minlength=n),
     ]
     precision = np.divide(counts[0], counts[1], out=np.zeros(n), where=counts[1] > 0)
     recall = np.divide(counts[2], counts[3], out=np.zeros(n), where=counts[3] > 0)
@@ -487,41 +490,41 @@ def sentence_scores(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K
 
 @dataclass(frozen=True, eq=False)
 class WordAccuracy:
-    """Hits and counts per image and class, ``table [n, C, 2]``, of boxes for the words of reference sentences."""
+    """Correct boxes and words of reference sentences per image and class, ``table [n, C, 2]``."""
 
     ids: tuple[str, ...]
     classes: tuple[str, ...]
     table: Values
 
     def per_class(self) -> dict[str, tuple[int, int]]:
-        """Class -> (right, count) over all images."""
+        """Class -> (correct, count) over all images."""
         total = self.table.sum(0).astype(int)
         return {name: (int(t[0]), int(t[1])) for name, t in zip(self.classes, total, strict=True)}
 
 
 def word_accuracy(references: Sentences, predictions: Sentences, protocol: Protocol = FLICKR30K) -> WordAccuracy:
-    """Whether the box predicted at each object word of each reference sentence is right.
+    """Count correct boxes at the object words of the reference sentences.
 
-    A prediction has as many sentences as the image has references, in their order, and is looked up by the word's
-    position. A word without a box, or of an image without a prediction, is wrong.
+    A prediction has one sentence per reference sentence, in the same order. Words are matched by position. A word
+    without a box, or of an image without a prediction, is wrong.
     """
     number = _number_classes(references)
     pairs = _Pairs()
     rows: list[tuple[int, ...]] = []
     for item, (image, sentences) in enumerate(references.items()):
-        guesses = predictions.get(image)
-        if guesses is not None and len(guesses) != len(sentences):
+        generated = predictions.get(image)
+        if generated is not None and len(generated) != len(sentences):
             raise DeixisError(
-                f"image {image} has {len(guesses)} grounded sentences where the reference has {len(sentences)}; "
-                "give one for each reference sentence, in the same order."
+                f"Image {image} has {len(generated)} grounded sentences, but the reference has {len(sentences)}. "
+                "Expected one for each reference sentence, in the same order."
             )
         for at, sentence in enumerate(sentences):
-            mine: dict[int, ObjectWord] = {}
-            for word in guesses[at].objects if guesses is not None else ():
-                mine.setdefault(word.index, word)
+            predicted_at: dict[int, ObjectWord] = {}
+            for word in generated[at].objects if generated is not None else ():
+                predicted_at.setdefault(word.index, word)
             for word in sentence.objects:
-                met = pairs.add([mine[word.index]], [word]) if word.index in mine else -1
-                rows.append((item, number[word.name], met))
+                matched = pairs.add([predicted_at[word.index]], [word]) if word.index in predicted_at else -1
+                rows.append((item, number[word.name], matched))
     iou, partial, _ = pairs.measure(protocol.extra_pixel)
     hit = np.append(iou > protocol.threshold, False)
     if protocol.partial:
@@ -534,7 +537,7 @@ def word_accuracy(references: Sentences, predictions: Sentences, protocol: Proto
 
 
 def accuracy_score(accuracy: WordAccuracy, protocol: Protocol = FLICKR30K, **about: object) -> Score:
-    """``attention_accuracy``: the mean over classes (or over words) of the correctly localised words."""
+    """``attention_accuracy``: the share of correctly localised words, averaged over classes or over words."""
     fields = protocol.describe()
     mark = signature(**about, iou=fields["iou"], average=protocol.average)
     if protocol.average == "word":
@@ -544,7 +547,7 @@ def accuracy_score(accuracy: WordAccuracy, protocol: Protocol = FLICKR30K, **abo
     return _table_score("attention_accuracy", accuracy.ids, stats, "class accuracy", mark)
 
 
-# Everything at once -------------------------------------------------------------------------------------------------
+# All scores ---------------------------------------------------------------------------------------------------------
 
 
 def grounding_scores(
@@ -557,8 +560,8 @@ def grounding_scores(
 ) -> list[Score]:
     """All scores of generated captions: F1, precision and recall, all and loc, per class and per sentence.
 
-    With ``frequency`` (class -> annotations in training) the F1_all of the ten frequency groups follows.
-    ``about`` begins every signature, e.g. ``split="test", lemma="spacy-3.8"``.
+    With ``frequency`` (class -> annotations in training), F1_all of the ten frequency groups is added. ``about`` are
+    the first fields of each signature, e.g. ``split="test", lemma="spacy-3.8"``.
     """
     matches = match_words(references, predictions, protocol, lemmas)
     counts = {mode: class_counts(matches, mode, protocol) for mode in MODES}

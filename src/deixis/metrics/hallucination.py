@@ -1,4 +1,4 @@
-"""Object hallucination: how often captions name what is not in the image (CHAIR; Rohrbach et al. 2018)."""
+"""Object hallucination: share of caption objects that are not in the image (CHAIR; Rohrbach et al. 2018)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from deixis.metrics.score import Score, make_score, mean_score, signature
 
 
 def mentioned_classes(tokens: Sequence[str], classes: Mapping[str, str]) -> list[str]:
-    """The object classes that a caption names, in order and as often as it names them.
+    """List the object classes in a caption, in order and with repetitions.
 
-    ``classes`` maps a word, or words with spaces between them, to its class: ``{"dog": "dog", "puppy": "dog",
-    "hot dog": "hot dog"}``. The longest match wins, so that a hot dog is no dog. Words are compared as they are:
-    lemmatise both sides, or list the plurals.
+    ``classes`` maps a word, or several words separated by spaces, to a class: ``{"dog": "dog", "puppy": "dog",
+    "hot dog": "hot dog"}``. The longest match is used, so that "hot dog" is not a dog. Words are compared unchanged:
+    lemmatise both sides, or include the plurals.
     """
     longest = max((len(words.split()) for words in classes), default=0)
     found, at = [], 0
@@ -36,18 +36,18 @@ def hallucination(
     present: Mapping[str, Collection[str]],
     synonyms: Mapping[str, str] | None = None,
 ) -> list[Score]:
-    """CHAIRs and CHAIRi; for both, lower is better.
+    """Compute CHAIRs and CHAIRi; lower is better.
 
-    ``mentioned`` holds the classes that the caption of each image names (see :func:`mentioned_classes`), ``present``
-    those that are in the image, by its annotation, its reference captions or both. ``synonyms`` maps names to one
-    class on both sides. CHAIRs is the share of captions with a hallucinated class, captions that name nothing
-    included; CHAIRi is the share of mentions, where a class named twice is two, as in the published code.
+    ``mentioned`` has the classes in the caption of each image (see :func:`mentioned_classes`). ``present`` has the
+    classes in the image, from its annotation, its reference captions or both. ``synonyms`` maps names to one class on
+    both sides. CHAIRs is the share of captions with a hallucinated class, including captions without any class.
+    CHAIRi is the share of hallucinated mentions; repeated mentions count, as in the published code.
     """
     if not mentioned:
-        raise DeixisError("There is no caption to look for hallucinated objects in.")
+        raise DeixisError("CHAIR needs at least one caption, but there is none. Check the predictions and --split.")
     missing = next((image for image in mentioned if image not in present), None)
     if missing is not None:
-        raise DeixisError(f"Nobody says what is in image {missing}; give its classes, an empty list if there is none.")
+        raise DeixisError(f"The classes present in image {missing} are missing. Use an empty list if there are none.")
 
     same = synonyms or {}
     mentions, wrong = [], []
@@ -55,11 +55,11 @@ def hallucination(
         true = {same.get(name, name) for name in present[image]}
         mentions.append(len(names))
         wrong.append(sum(same.get(name, name) not in true for name in names))
-    said, absent = np.array(mentions, dtype=np.float64), np.array(wrong, dtype=np.float64)
+    total, absent = np.array(mentions, dtype=np.float64), np.array(wrong, dtype=np.float64)
     ids = list(mentioned)
     text = signature(count="mentions", synonyms="yes" if synonyms else "no")
-    rate = np.divide(absent, said, out=np.full(len(said), np.nan), where=said > 0)
+    rate = np.divide(absent, total, out=np.full(len(total), np.nan), where=total > 0)
     return [
         mean_score("CHAIRs", ids, absent > 0, text),
-        make_score("CHAIRi", ids, rate, np.stack([absent, said], axis=1), "mean", text),
+        make_score("CHAIRi", ids, rate, np.stack([absent, total], axis=1), "mean", text),
     ]

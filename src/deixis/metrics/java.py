@@ -1,7 +1,7 @@
-"""METEOR and SPICE, the two caption metrics that exist only as Java programs; they come with ``deixis[java]``.
+"""METEOR and SPICE, computed by their Java programs (install ``deixis[java]``).
 
-Each is one run of Java over all captions, with a time limit; the process is gone when the function returns, whatever
-happens. :class:`JavaError` says in a sentence what is absent or went wrong, so that other metrics can go on.
+Each metric is one Java run over all captions, with a time limit. The process has ended when the function returns or
+raises. :class:`JavaError` gives the reason of a failure, so that the other metrics can still be computed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ METEOR_STATISTICS = 23
 
 
 class JavaError(DeixisError):
-    """A Java metric cannot be had; the sentence says what is absent, or what Java said."""
+    """A Java metric failed; the message has the missing file or Java's error."""
 
 
 def meteor(hypotheses: Hypotheses, references: References, tok: str = "given", seconds: float | None = None) -> Score:
-    """METEOR 1.5 for English, with its own normalisation, as the COCO caption evaluation calls it.
+    """Compute METEOR 1.5 for English with its normalisation, as in the COCO caption evaluation.
 
-    The Java program aligns each caption with its best reference and gives the counts; the score is
-    :func:`meteor_of_sums` of them. ``seconds`` bounds the run: by default two minutes and a tenth for each image.
+    The Java program aligns each caption with its best reference and prints counts. The score is
+    :func:`meteor_of_sums` of these counts. ``seconds`` is the time limit, by default 120 + 0.1 per image.
     """
     images = check_captions(hypotheses, references)
     jar = require_meteor()
@@ -54,21 +54,23 @@ def meteor(hypotheses: Hypotheses, references: References, tok: str = "given", s
     except ValueError:
         stats = np.zeros((0, 0))
     if stats.shape != (len(images), METEOR_STATISTICS):
-        raise JavaError(f"METEOR stopped before the last of {len(images)} captions; its answer is not used.")
-    # One chunk that is the whole of both sentences is no fragmentation, alone and in the sum.
+        raise JavaError(
+            f"METEOR output is incomplete: expected {METEOR_STATISTICS} numbers for each of {len(images)} captions."
+        )
+    # One chunk that covers both sentences completely counts as no fragmentation, as in the Java program.
     stats[(stats[:, 20] == 1) & (stats[:, 21:23] == stats[:, :2]).all(1), 20] = 0
     text = signature(refs=per_image_text(references), meteor="1.5", lang="en", norm="yes", tok=tok)
     return make_score("METEOR", images, meteor_of_sums(stats), stats, "meteor", text)
 
 
 def meteor_of_sums(sums: Values) -> Values:
-    """METEOR ``[B]`` from sums ``[B, 23]`` of the program's counts (Denkowski and Lavie 2014).
+    """Compute METEOR ``[B]`` from sums ``[B, 23]`` of the program's counts (Denkowski and Lavie 2014).
 
     Columns: words of caption and reference, function words of each; for exact, stem, synonym and paraphrase matches
     the content words matched in caption and reference and the function words matched in each; chunks; all words
     matched in each.
     """
-    alpha, beta, gamma, delta = 0.85, 0.2, 0.6, 0.75  # tuned for English by its authors
+    alpha, beta, gamma, delta = 0.85, 0.2, 0.6, 0.75  # the authors' values for English
     weights = np.array([1.0, 0.6, 0.8, 0.6])
     matches = sums[:, 4:20].reshape(-1, 4, 4)  # [B, matcher, (content, content, function, function)]
     fraction = []
@@ -92,11 +94,10 @@ def spice(
     tok: str = "given",
     seconds: float | None = None,
 ) -> Score:
-    """SPICE 1.0: the F-score of scene-graph tuples, the mean over images.
+    """Compute SPICE 1.0: mean F-score of scene-graph tuples over images.
 
-    ``jars`` is a folder with the two files of Stanford CoreNLP 3.6.0 that SPICE parses with; without it they are
-    looked for where ``pycocoevalcap`` keeps them. Nothing is ever downloaded. ``seconds`` bounds the run: by default
-    ten minutes and five seconds for each image.
+    ``jars`` is a folder with the two files of Stanford CoreNLP 3.6.0 that SPICE needs. The default is the folder of
+    ``pycocoevalcap``. Nothing is downloaded. ``seconds`` is the time limit, by default 600 + 5 per image.
     """
     images = check_captions(hypotheses, references)
     program, folder = require_spice(jars)
@@ -106,22 +107,26 @@ def spice(
     ]
     path = [program / "spice-1.0.jar", program / "lib" / "*", folder / "*"]
     with tempfile.TemporaryDirectory(prefix="deixis-spice-") as scratch:
-        asked, answered = Path(scratch, "captions.json"), Path(scratch, "scores.json")
-        asked.write_text(json.dumps(captions), encoding="utf-8")
+        input_path, output_path = Path(scratch, "captions.json"), Path(scratch, "scores.json")
+        input_path.write_text(json.dumps(captions), encoding="utf-8")
         _run(
             "SPICE",
             [
                 *("-Xmx8G", "-cp", os.pathsep.join(map(str, path)), "edu.anu.spice.SpiceScorer"),
-                *(str(asked), "-out", str(answered), "-silent"),
+                *(str(input_path), "-out", str(output_path), "-silent"),
             ],
             cwd=Path(scratch),
             seconds=600 + 5 * len(images) if seconds is None else seconds,
         )
         try:
-            scores = {item["image_id"]: item["scores"]["All"]["f"] for item in json.loads(answered.read_text("utf-8"))}
+            scores = {
+                item["image_id"]: item["scores"]["All"]["f"] for item in json.loads(output_path.read_text("utf-8"))
+            }
             items = [math.nan if scores[image] is None else float(scores[image]) for image in images]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise JavaError(f"SPICE ended without a score for every caption ({error!r}).") from None
+            raise JavaError(
+                f"SPICE did not return a score for every caption ({error!r}). Run the command again."
+            ) from None
     return mean_score("SPICE", images, items, signature(refs=per_image_text(references), spice="1.0", tok=tok))
 
 
@@ -155,7 +160,7 @@ def _java(metric: str) -> str:
 
 
 def _package() -> Path:
-    """Where pycocoevalcap keeps its jars."""
+    """Folder of the package pycocoevalcap, which includes the jars."""
     found = importlib.util.find_spec("pycocoevalcap")
     if found is None or not found.submodule_search_locations:
         raise JavaError("METEOR and SPICE need the package pycocoevalcap. Install it: pip install 'deixis[java]'")
@@ -164,23 +169,25 @@ def _package() -> Path:
 
 def _run(metric: str, arguments: Sequence[str], cwd: Path, seconds: float, text: str = "") -> str:
     java = _java(metric)
-    # How letters are read and lowered must not depend on the locale of the machine.
+    # Fixed locale: encoding and lower case must not depend on the machine.
     locale = ["-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US"]
     command = [java, *locale, *arguments]
     try:
         done = subprocess.run(command, cwd=cwd, input=text.encode(), capture_output=True, timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise JavaError(f"{metric} did not answer in {seconds:.0f} s and was stopped.") from None
+        raise JavaError(f"{metric} did not finish in {seconds:.0f} s and was stopped.") from None
     except OSError as error:
-        raise JavaError(f"{metric} could not start {java} ({error.strerror}).") from None
+        raise JavaError(f"{metric} could not start {java} ({error.strerror}). Check the Java installation.") from None
     if done.returncode != 0:
-        said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        raise JavaError(f"{metric} failed: {said[0].strip() if said else f'Java ended with {done.returncode}'}.")
+        messages = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+        raise JavaError(
+            f"{metric} failed: {messages[0].strip() if messages else f'Java ended with code {done.returncode}'}."
+        )
     return done.stdout.decode(errors="replace")
 
 
 def _text(sentence: Sentence) -> str:
-    """One line of words; METEOR's separator is no word."""
+    """Join the words in one line, without METEOR's separator ``|||``."""
     if any(not isinstance(token, str) for token in sentence):
         raise TypeError("METEOR and SPICE need words, not word ids")
     return " ".join(" ".join(map(str, sentence)).replace("|||", " ").split())

@@ -1,7 +1,7 @@
-"""Captions as counts of integer n-grams: the ground that BLEU and CIDEr stand on.
+"""Counts of n-grams as integers, for BLEU and CIDEr.
 
-An n-gram of order k is its first k - 1 words, already a number, and one word more. So each order is one sort of
-integers over all sentences at once, and no tuple of strings is ever made.
+The key of an n-gram of order k combines the number of its first k - 1 words with its last word. Each order then needs
+one sort of integers over all sentences, and no tuples of strings.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ import numpy.typing as npt
 from deixis.errors import DeixisError
 
 ORDERS = 4
-"""Both metrics count n-grams of one to four words."""
+"""Maximum n-gram length of both metrics."""
 
 Sentence = Sequence[Hashable]  # words, or word ids
 Hypotheses = Mapping[str, Sentence]  # image id -> one caption
-References = Mapping[str, Sequence[Sentence]]  # image id -> the captions that people wrote
+References = Mapping[str, Sequence[Sentence]]  # image id -> reference captions
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A number for every n-gram of some sentences: orders follow one another, each sorted by its key."""
+    """Numbering of the n-grams of some sentences: by order, then by key."""
 
-    words: dict[Hashable, int]  # token -> id, also the number of its 1-gram
-    keys: tuple[Ints, ...]  # by order: sorted (number within order k - 1 of the first words) * len(words) + last word
+    words: dict[Hashable, int]  # token -> id, which is also the number of its 1-gram
+    keys: tuple[
+        Ints, ...
+    ]  # per order: sorted (number of the first k - 1 words in their order) * len(words) + last word
 
     def __len__(self) -> int:
         return sum(map(len, self.keys))
 
     def orders(self) -> Ints:
-        """[G] the order of each n-gram, from 0."""
+        """Order of each n-gram ``[G]``, from 0."""
         return np.repeat(np.arange(ORDERS), [len(keys) for keys in self.keys])
 
     def find(self, other: Table) -> Ints:
-        """[G of other] the number here of each n-gram there; -1 for one that is not here."""
+        """Number in this table of each n-gram of ``other``, ``[G of other]``; -1 if absent."""
         word = np.array([self.words.get(token, -1) for token in other.words], dtype=np.int64)
         within, offset = word, 0
         found = [word]
@@ -59,35 +61,35 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How often each n-gram stands in each sentence. Entries are sorted by sentence, then n-gram."""
+    """Count of each n-gram in each sentence. Entries are sorted by sentence, then n-gram."""
 
     table: Table
     sentence: Ints  # [E]
     ngram: Ints  # [E]
     count: Ints  # [E]
-    lengths: Ints  # [N] words of each sentence
+    lengths: Ints  # [N] number of words of each sentence
 
 
 def flatten(sentences: Sequence[Sentence]) -> tuple[list[Hashable], Ints]:
-    """All tokens in a row, and the length of each sentence ``[N]``."""
+    """Concatenate the tokens of all sentences; also return the sentence lengths ``[N]``."""
     return list(chain.from_iterable(sentences)), np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
 
 
 def number_ngrams(tokens: Sequence[Hashable] | Ints, lengths: Ints) -> tuple[Table, list[Ints], list[Ints]]:
-    """Number the n-grams of sentences that lie in a row.
+    """Number the n-grams of concatenated sentences.
 
-    Also, for each order: the positions ``[P]`` in the row at which an n-gram begins, and its number ``[P]``.
+    Also return, for each order, the start positions ``[P]`` of the n-grams and their numbers ``[P]``.
     """
     if isinstance(tokens, np.ndarray):
         distinct, word = np.unique(tokens, return_inverse=True)
         words: dict[Hashable, int] = dict(zip(distinct.tolist(), range(len(distinct)), strict=True))
     else:
         seen: defaultdict[Hashable, int] = defaultdict()
-        seen.default_factory = seen.__len__  # a new token takes the next number
+        seen.default_factory = seen.__len__  # a new token gets the next number
         word = np.fromiter(map(seen.__getitem__, tokens), dtype=np.int64, count=len(tokens))
         words = dict(seen)
 
-    end = np.repeat(np.cumsum(lengths), lengths)  # [T] where the sentence of each token ends
+    end = np.repeat(np.cumsum(lengths), lengths)  # [T] end of the sentence of each token
     position, within = np.arange(len(word)), word
     keys, positions, numbers = [np.arange(len(words))], [position], [within]
     offset = 0
@@ -103,7 +105,7 @@ def number_ngrams(tokens: Sequence[Hashable] | Ints, lengths: Ints) -> tuple[Tab
 
 
 def count_ngrams(tokens: Sequence[Hashable] | Ints, lengths: Ints) -> Counts:
-    """The n-grams of sentences that lie in a row (see :func:`flatten`), counted per sentence."""
+    """Count the n-grams of concatenated sentences (see :func:`flatten`), per sentence."""
     table, positions, numbers = number_ngrams(tokens, lengths)
     owner = np.repeat(np.arange(len(lengths)), lengths)  # [T]
     size = max(len(table), 1)
@@ -113,40 +115,39 @@ def count_ngrams(tokens: Sequence[Hashable] | Ints, lengths: Ints) -> Counts:
 
 
 def check_captions(hypotheses: Hypotheses, references: References) -> list[str]:
-    """The image ids in the order of the references, when every image has one hypothesis and a reference with words.
+    """Check that each image has a hypothesis and a nonempty reference; return the image ids in reference order.
 
-    A reference without words beside others is let through, as the published evaluators do; a hypothesis may be
-    empty.
+    An empty reference next to a nonempty one is accepted, as in the published evaluators. A hypothesis may be empty.
     """
     check_references(references)
     missing = [image for image in references if image not in hypotheses]
     if missing:
-        raise DeixisError(f"{_named(missing)} no caption to score; give one for every image of the reference.")
+        raise DeixisError(f"{_listed(missing)} no caption in the predictions. Add one for each image of the reference.")
     unknown = [image for image in hypotheses if image not in references]
     if unknown:
-        raise DeixisError(f"{_named(unknown)} no reference; score only images that the reference describes.")
+        raise DeixisError(f"{_listed(unknown)} no reference caption. Remove these images from the predictions.")
     if any(isinstance(sentence, str) for sentence in hypotheses.values()):
-        raise TypeError("captions are sequences of tokens here; caption_scores() takes plain text")
+        raise TypeError("captions must be sequences of tokens; use caption_scores() for plain text")
     return list(references)
 
 
 def check_references(references: References) -> None:
-    """Refuse references that no score can rest on."""
+    """Raise an error if an image has no reference caption with words."""
     if not references:
-        raise DeixisError("The reference holds no image; check its path and split.")
+        raise DeixisError("The reference has no images. Check its path and split.")
     empty = [image for image, sentences in references.items() if not any(len(s) for s in sentences)]
     if empty:
-        raise DeixisError(f"{_named(empty)} an empty reference; give at least one sentence with words.")
+        raise DeixisError(f"{_listed(empty)} only empty reference captions. Add at least one caption with words.")
     if any(isinstance(sentence, str) for sentences in references.values() for sentence in sentences):
-        raise TypeError("captions are sequences of tokens here; caption_scores() takes plain text")
+        raise TypeError("captions must be sequences of tokens; use caption_scores() for plain text")
 
 
 def per_image_text(references: References) -> str:
-    """How many references an image has, for the signature: ``"5"``, or ``"4-5"`` where images differ."""
+    """Number of references per image, for the signature: ``"5"``, or a range such as ``"4-5"``."""
     numbers = set(map(len, references.values()))
     return "-".join(str(number) for number in sorted({min(numbers), max(numbers)}))
 
 
-def _named(images: Sequence[str]) -> str:
+def _listed(images: Sequence[str]) -> str:
     shown = ", ".join(images[:3]) + (f" and {len(images) - 3} more" if len(images) > 3 else "")
     return f"Image {shown} has" if len(images) == 1 else f"Images {shown} have"

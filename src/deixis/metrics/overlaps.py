@@ -1,4 +1,4 @@
-"""How two boxes lie to each other, pair by pair: what every grounding metric asks."""
+"""Overlap of boxes, pair by pair, for the grounding metrics."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def paired_iou(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def inside(a: npt.ArrayLike, b: npt.ArrayLike, share: float = 1.0) -> npt.NDArray[np.bool_]:
-    """Whether at least ``share`` of the area of ``a[i]`` lies in ``b[i]``; an empty box is inside of nothing."""
+    """Whether at least ``share`` of the area of ``a[i]`` lies in ``b[i]``; False for an empty box."""
     size = geometry.area(a)
-    # the slack is for rounding only: a box that lies in another to the last digit must not fail by one
+    # tolerance for rounding errors
     return (size > 0) & (paired_intersection(a, b) >= share * size * (1 - 1e-9))
 
 
 def largest(values: npt.ArrayLike, owners: npt.ArrayLike, count: int) -> Array:
-    """The largest of the ``values [n]`` of each owner ``[count]``; 0 for an owner that has none."""
+    """Maximum of the ``values [n]`` of each owner, ``[count]``; 0 for an owner without values."""
     best = np.zeros(count)
     np.maximum.at(best, np.asarray(owners, dtype=np.intp), np.asarray(values, dtype=np.float64))
     return best
 
 
 def without_extra_pixel(boxes: npt.ArrayLike) -> Array:
-    """Boxes ``[..., 4]`` whose far corners are one pixel further in.
+    """Subtract one pixel from x2 and y2 of boxes ``[..., 4]``.
 
-    The project's boxes are end-exclusive, so their sides count whole pixels: ``x2 - x1 + 1`` of inclusive corners.
-    An evaluator that takes ``x2 - x1`` of inclusive corners sees these smaller boxes instead.
+    Our boxes are end-exclusive: x2 - x1 equals ``x2 - x1 + 1`` of inclusive corners. An evaluator that uses
+    ``x2 - x1`` of inclusive corners works with these smaller boxes.
     """
     return geometry.to_zero_based_inclusive(np.asarray(boxes, dtype=np.float64)).astype(np.float64, copy=False)

@@ -1,12 +1,13 @@
-"""How well phrases are found in pictures: accuracy at IoU thresholds, Recall@k, the pointing game, and baselines.
+"""Phrase grounding metrics: accuracy at IoU thresholds, Recall@k, pointing game, and baselines.
 
-Papers differ in small things that move the numbers. Each is a field of :class:`Protocol` and part of the signature:
+Evaluators differ in details that change the scores. Each detail is a field of :class:`Protocol` and part of the
+signature:
 
-- A phrase may have several boxes. ReIR takes the box around all of them as the one truth (``target:union``), AMC
-  accepts a point in any of them (``target:any``).
-- IoU counts from .5 (``>=``) or above it (``>``), with or without the extra pixel of inclusive corners.
-- A point on the edge of a box is inside for ReIR, which points at the centre of its predicted box, and outside for
-  AMC, which points at the maximum of a heat map blown up to the size of the image with bicubic interpolation.
+- A phrase may have several boxes. ReIR uses their union as the reference box (``target:union``). AMC accepts a point
+  in any of them (``target:any``).
+- The IoU threshold is inclusive (``>=``) or exclusive (``>``), with or without the extra pixel of inclusive corners.
+- A point on the edge of a box is inside for ReIR, and outside for AMC. ReIR uses the centre of its predicted box. AMC
+  uses the maximum of a heat map resized to the image with bicubic interpolation.
 """
 
 from __future__ import annotations
@@ -35,50 +36,52 @@ CURVE = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 @dataclass(frozen=True, eq=False)
 class PhraseReference:
-    """A phrase of an image and the boxes that people drew for it."""
+    """A phrase of an image and its annotated boxes."""
 
-    id: str  # unique: image, place of the phrase in its caption, phrase
+    id: str  # unique: image, position of the phrase in its caption, phrase
     image: str
     phrase: str
     boxes: npt.NDArray[np.floating]  # [M, 4], M > 0
     size: tuple[int, int]  # width, height of the image
     category: str = ""  # the first of the data set's types, e.g. "people"
-    caption: int = 0  # which caption of the image the phrase stands in
-    start: int = 0  # its first word there
+    caption: int = 0  # number of the caption with the phrase
+    start: int = 0  # position of its first word in the caption
 
     def __post_init__(self) -> None:
         if self.boxes.ndim != 2 or self.boxes.shape[1] != 4 or len(self.boxes) == 0:
-            raise ValueError(f"phrase '{self.phrase}' of image {self.image} has boxes of shape {self.boxes.shape}")
+            raise ValueError(
+                f"phrase '{self.phrase}' of image {self.image}: expected boxes [M, 4], got {self.boxes.shape}"
+            )
 
 
 Answers = Mapping[str, Sequence[Grounding]]
-"""Reference id -> candidates, best first; the first is the answer. A phrase without an answer is wrong."""
+"""Reference id -> candidates, best first; the first is the prediction. A phrase without candidates is wrong."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Where evaluators of phrase grounding differ."""
+    """Choices in which evaluators of phrase grounding differ."""
 
-    target: Target = "union"  # truth for IoU and for the box centre
+    target: Target = "union"  # reference box for IoU and for the box centre
     threshold: float = 0.5
     compare: Literal[">=", ">"] = ">="
-    extra_pixel: bool = True  # sides are x2 - x1 + 1 of inclusive corners (the project's boxes as they are)
+    extra_pixel: bool = True  # side = x2 - x1 + 1 of inclusive corners (our boxes, unchanged)
     point_edge: Edge = "strict"  # for the point of a heat map
     centre_edge: Edge = "inclusive"  # for the centre of a box
 
     def right(self, iou: Values) -> Bools:
-        """Which overlaps count."""
+        """Whether each IoU is correct."""
         return iou >= self.threshold if self.compare == ">=" else iou > self.threshold
 
     def iou_mark(self) -> dict[str, object]:
-        """The fields of a signature that is about overlap."""
+        """Signature fields of the metrics that use IoU."""
         return {"target": self.target, "iou": f"{self.compare}{self.threshold:g}{'+1px' if self.extra_pixel else ''}"}
 
 
 FLICKR30K = Protocol(extra_pixel=False)
 """ReIR's evaluator (accuracy, PointIt) and AMC's (pointing) for Flickr30k Entities: inclusive corners, no + 1."""
 REFER = Protocol()
-"""RefCOCO, RefCOCO+, RefCOCOg and ReferItGame: one box x, y, w, h a phrase, whose sides are w and h."""
+"""RefCOCO, RefCOCO+, RefCOCOg and ReferItGame: one box (x, y, w, h) per phrase, with sides w and h."""
 
 
 # Scores -------------------------------------------------------------------------------------------------------------
@@ -91,16 +94,15 @@ def phrase_scores(
     recall_at: Sequence[int] = (1, 5, 10),
     **about: object,
 ) -> list[Score]:
-    """Everything that can be said of a set of answers; ``about`` begins every signature.
+    """Compute all phrase grounding scores; ``about`` are the first fields of each signature.
 
-    ``accuracy`` and ``mean_iou`` of the first box; ``accuracy_at_0.1`` ... ``accuracy_at_0.9``, the curve;
-    ``recall_at_k`` where phrases have several candidates; ``pointing`` and ``pointing_union`` by the point (see
-    :func:`answer_points`); ``pointing_centre`` by the centre of the first box; then accuracy and pointing per
-    category, e.g. ``accuracy[people]``.
+    ``accuracy`` and ``mean_iou`` of the first box; ``accuracy_at_0.1`` to ``accuracy_at_0.9``; ``recall_at_k`` if any
+    phrase has several candidates; ``pointing`` and ``pointing_union`` of the point (see :func:`predicted_points`);
+    ``pointing_centre`` of the centre of the first box; accuracy and pointing per category, e.g. ``accuracy[people]``.
     """
     _check(references)
     ids = [reference.id for reference in references]
-    first = _first_boxes(references, answers)  # NaN rows where there is no answer
+    first = _first_boxes(references, answers)  # NaN rows for phrases without a prediction
     iou = overlaps(references, first, protocol)
     hits = protocol.right(iou).astype(np.float64)
     mark = signature(**about, **protocol.iou_mark())
@@ -114,12 +116,12 @@ def phrase_scores(
             scores.append(mean_score(f"recall_at_{k}", ids, found, mark))
 
     def pointed(name: str, points: Values, source: str, target: Target, edge: Edge) -> Score:
-        held = pointing(references, points, target, edge, protocol.extra_pixel)
+        is_inside = pointing(references, points, target, edge, protocol.extra_pixel)
         text = signature(**about, target=target, point=source, edge=edge, pixel=_pixel(protocol))
-        return mean_score(name, ids, held, text)
+        return mean_score(name, ids, is_inside, text)
 
     centres = geometry.centre(first if protocol.extra_pixel else without_extra_pixel(first)).astype(np.float64)
-    source, points = answer_points(references, answers)
+    source, points = predicted_points(references, answers)
     points = centres if source == "box centre" else points
     game = pointed("pointing", points, source, "any", protocol.point_edge)
     scores += [
@@ -137,7 +139,7 @@ def accuracy_curve(
     thresholds: Sequence[float] = CURVE,
     **about: object,
 ) -> list[Score]:
-    """``accuracy_at_0.1`` ... from the overlaps ``[n]`` of the first boxes (ReIR, Fig. 4)."""
+    """Compute ``accuracy_at_0.1`` etc. from the IoU ``[n]`` of the first boxes (ReIR, Fig. 4)."""
     ids = [reference.id for reference in references]
     scores = []
     for threshold in thresholds:
@@ -148,7 +150,7 @@ def accuracy_curve(
 
 
 def per_category(references: Sequence[PhraseReference], score: Score) -> list[Score]:
-    """The mean of each category (AMC, Table 2), most frequent first: ``accuracy[people]`` ..., over its phrases."""
+    """Mean over the phrases of each category (AMC, Table 2), e.g. ``accuracy[people]``, most frequent first."""
     groups: dict[str, list[int]] = {}
     for i, reference in enumerate(references):
         if reference.category:
@@ -166,11 +168,11 @@ def baselines(
     proposals: Mapping[str, npt.NDArray[np.floating]] | None = None,
     **about: object,
 ) -> list[Score]:
-    """What every table should show beside a method: the whole image, the image's centre, and the best proposal.
+    """Compute baselines: whole image, image centre, and best proposal.
 
-    ``baseline_whole_image`` is the accuracy of answering with the whole image, ``baseline_image_centre`` the
-    pointing game (any box) of always pointing at the middle. With ``proposals`` (image -> boxes ``[N, 4]``)
-    ``bound_best_proposal`` is the accuracy of choosing the best box every time; an image that has none is wrong.
+    ``baseline_whole_image`` is the accuracy of the whole image as the box. ``baseline_image_centre`` is the pointing
+    game (any box) of the image centre. With ``proposals`` (image -> boxes ``[N, 4]``), ``bound_best_proposal`` is the
+    accuracy of the proposal with the highest IoU; phrases of an image without proposals are wrong.
     """
     _check(references)
     ids = [reference.id for reference in references]
@@ -199,12 +201,12 @@ def baselines(
 
 
 def overlaps(references: Sequence[PhraseReference], boxes: Values, protocol: Protocol = FLICKR30K) -> Values:
-    """IoU ``[n]`` of one box per phrase ``[n, 4]`` with its truth; a NaN box overlaps nothing."""
+    """IoU ``[n]`` of one box per phrase ``[n, 4]`` with its reference box; 0 for a NaN box."""
     return _overlaps(references, boxes, np.arange(len(references)), protocol)
 
 
 def recall(references: Sequence[PhraseReference], answers: Answers, k: int, protocol: Protocol = FLICKR30K) -> Values:
-    """Whether one of the k best candidates of each phrase is right, ``[n]``."""
+    """Whether one of the first k candidates of each phrase is correct, ``[n]``."""
     tops = [[candidate.box for candidate in answers.get(reference.id, ())[:k]] for reference in references]
     owners = np.repeat(np.arange(len(references)), [len(top) for top in tops])
     boxes = geometry.as_boxes([box for top in tops for box in top]).astype(np.float64)
@@ -215,28 +217,28 @@ def recall(references: Sequence[PhraseReference], answers: Answers, k: int, prot
 def _overlaps(
     references: Sequence[PhraseReference], boxes: npt.ArrayLike, owners: npt.ArrayLike, protocol: Protocol
 ) -> Values:
-    """IoU of each box with the truth of the phrase ``owners[i]``; the best of several true boxes."""
-    guess = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    """IoU of each box with the phrase ``owners[i]``; the maximum over its reference boxes."""
+    predicted = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     owner = np.asarray(owners, dtype=np.intp)
-    truth, whose = _truth(references, protocol.target)
+    reference_boxes, phrase_of = _reference_boxes(references, protocol.target)
     if not protocol.extra_pixel:
-        guess, truth = without_extra_pixel(guess), without_extra_pixel(truth)
-    # pair every box with every true box of its phrase: starts[p] is where the true boxes of phrase p begin
-    counts = np.bincount(whose, minlength=len(references))
+        predicted, reference_boxes = without_extra_pixel(predicted), without_extra_pixel(reference_boxes)
+    # pair each box with each reference box of its phrase; starts[p] is the first reference box of phrase p
+    counts = np.bincount(phrase_of, minlength=len(references))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    left = np.repeat(np.arange(len(guess)), counts[owner])
+    left = np.repeat(np.arange(len(predicted)), counts[owner])
     within = np.arange(len(left)) - np.repeat(np.cumsum(counts[owner]) - counts[owner], counts[owner])
-    iou = np.nan_to_num(paired_iou(guess[left], truth[starts[owner[left]] + within]))
-    return largest(iou, left, len(guess))
+    iou = np.nan_to_num(paired_iou(predicted[left], reference_boxes[starts[owner[left]] + within]))
+    return largest(iou, left, len(predicted))
 
 
-def _truth(references: Sequence[PhraseReference], target: Target) -> tuple[Values, npt.NDArray[np.intp]]:
-    """True boxes ``[m, 4]`` and the phrase that each belongs to ``[m]``, in order."""
+def _reference_boxes(references: Sequence[PhraseReference], target: Target) -> tuple[Values, npt.NDArray[np.intp]]:
+    """Reference boxes ``[m, 4]`` and the phrase index of each ``[m]``, in order."""
     if target == "union":
         unions = [geometry.union(reference.boxes) for reference in references]
         return np.array(unions, dtype=np.float64).reshape(-1, 4), np.arange(len(references))
-    whose = np.repeat(np.arange(len(references)), [len(reference.boxes) for reference in references])
-    return np.concatenate([reference.boxes for reference in references]).astype(np.float64), whose
+    phrase_of = np.repeat(np.arange(len(references)), [len(reference.boxes) for reference in references])
+    return np.concatenate([reference.boxes for reference in references]).astype(np.float64), phrase_of
 
 
 def _first_boxes(references: Sequence[PhraseReference], answers: Answers) -> Values:
@@ -250,27 +252,26 @@ def _first_boxes(references: Sequence[PhraseReference], answers: Answers) -> Val
 def pointing(
     references: Sequence[PhraseReference], points: npt.ArrayLike, target: Target, edge: Edge, extra_pixel: bool = False
 ) -> Values:
-    """Whether each point (x, y) of ``[n, 2]`` lies in its phrase's truth, ``[n]``; a NaN point lies nowhere."""
-    truth, whose = _truth(references, target)
+    """Whether each point (x, y) of ``[n, 2]`` lies in a reference box of its phrase, ``[n]``; 0 for NaN."""
+    reference_boxes, phrase_of = _reference_boxes(references, target)
     if not extra_pixel:
-        truth = without_extra_pixel(truth)
-    point = np.asarray(points, dtype=np.float64).reshape(-1, 2)[whose]
-    low, high = truth[:, :2], truth[:, 2:]
+        reference_boxes = without_extra_pixel(reference_boxes)
+    point = np.asarray(points, dtype=np.float64).reshape(-1, 2)[phrase_of]
+    low, high = reference_boxes[:, :2], reference_boxes[:, 2:]
     if edge == "strict":
-        held = (low < point) & (point < high)
+        is_inside = (low < point) & (point < high)
     elif edge == "inclusive":
-        held = (low <= point) & (point <= high)
+        is_inside = (low <= point) & (point <= high)
     else:
-        held = (low <= point) & (point < high)
-    return largest(held.all(1), whose, len(references))
+        is_inside = (low <= point) & (point < high)
+    return largest(is_inside.all(1), phrase_of, len(references))
 
 
-def answer_points(references: Sequence[PhraseReference], answers: Answers) -> tuple[str, Values]:
-    """Where the answers point, ``[n, 2]``, and how that was found.
+def predicted_points(references: Sequence[PhraseReference], answers: Answers) -> tuple[str, Values]:
+    """Predicted points ``[n, 2]``, and their source.
 
-    "heat" when every answer has a heat map or its maximum: :func:`deixis.localize.points.bicubic_maximum`. Else "given"
-    when every answer has a point. Else "box centre" for all: one way for the whole file, so that the signature can
-    name it.
+    The source is the same for all phrases, for the signature: "heat" if each prediction has a heat map or its maximum
+    (:func:`deixis.localize.points.bicubic_maximum`); else "given" if each prediction has a point; else "box centre".
     """
     given = [answers[r.id][0] for r in references if answers.get(r.id)]
     if given and all(answer.heat is not None or answer.heat_point is not None for answer in given):
@@ -304,6 +305,6 @@ def _pixel(protocol: Protocol) -> str:
 
 def _check(references: Sequence[PhraseReference]) -> None:
     if not references:
-        raise DeixisError("the reference holds no phrase with a box; is this the right split?")
+        raise DeixisError("The reference has no phrase with a box. Check its path and --split.")
     if len({reference.id for reference in references}) < len(references):
         raise ValueError("two phrases of the reference have the same id")

@@ -1,4 +1,4 @@
-"""What predictions are compared with: a split of a data set of :mod:`deixis.data`, or GVD's reference file."""
+"""References for scoring: a split of a data set of :mod:`deixis.data`, or GVD's reference file."""
 
 from __future__ import annotations
 
@@ -25,32 +25,35 @@ CATEGORISED = ("flickr30k_entities",)
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A split to score against. What it cannot be used for is empty."""
+    """A reference split. Fields that the data set does not provide are empty."""
 
     name: str  # the data set, or "gvd-flickr30k", "gvd-activitynet"
     split: str
     images: Images
     captions: Mapping[str, tuple[tuple[str, ...], ...]]  # image -> the words of each caption
-    sentences: Sentences  # image -> captions with object words; of GVD's file only: a data set has to be parsed first
-    frequency: Mapping[str, int]  # class -> object words in training, of GVD's file only
+    sentences: Sentences  # image -> captions with object words; GVD's file only
+    frequency: Mapping[str, int]  # class -> object words in training; GVD's file only
     phrases: tuple[PhraseReference, ...] = ()
     samples: tuple[Sample, ...] = ()
-    training: Callable[[], Sequence[Sample]] = tuple  # the training split, read when it is asked for
+    training: Callable[[], Sequence[Sample]] = tuple  # reads the training split
 
     @property
     def video(self) -> bool:
-        """Whether the images are segments of videos."""
+        """Whether the items are video segments."""
         return self.name in ("gvd-activitynet", "activitynet_entities")
 
 
 def read_reference(path: Path, split: str = "test", split_file: Path | None = None) -> Reference:
-    """A folder that holds a data set, made scenes, or GVD's reference JSON (with its split file, else all of it)."""
+    """Read a reference from a data set folder, generated scenes, or GVD's reference JSON.
+
+    Without ``split_file`` all images of GVD's file are used.
+    """
     if path.is_dir() or scenes.recognise(path):
         if split_file is not None:
-            raise DeixisError(f"{path} is a data set and has its own splits; leave out --split-file.")
+            raise DeixisError(f"{path} is a data set with its own splits. Remove --split-file.")
         return _from_dataset(path, split)
     if not path.exists():
-        raise DeixisError(f"{path} does not exist; name a data set's folder or GVD's reference file.")
+        raise DeixisError(f"{path} does not exist. Expected a data set folder or GVD's reference file.")
     return _from_gvd(path, split, split_file)
 
 
@@ -61,7 +64,7 @@ def _from_dataset(root: Path, split: str) -> Reference:
     loader = recognise(root)
     dataset = loader.load(root, split)
     if not dataset.samples:
-        raise DeixisError(f"the split '{split}' of {root} is empty; there is {', '.join(loader.splits(root))}.")
+        raise DeixisError(f"{root}: the split '{split}' is empty. Available: {', '.join(loader.splits(root))}.")
 
     @cache
     def others() -> frozenset[str]:
@@ -71,14 +74,14 @@ def _from_dataset(root: Path, split: str) -> Reference:
     return make_reference(
         dataset,
         training=lambda: loader.load(root, "train").samples if "train" in loader.splits(root) else (),
-        elsewhere=lambda image: image in others(),
+        in_other_split=lambda image: image in others(),
     )
 
 
 def make_reference(
-    dataset: Dataset, training: Callable[[], Sequence[Sample]], elsewhere: Callable[[str], bool] = lambda _: False
+    dataset: Dataset, training: Callable[[], Sequence[Sample]], in_other_split: Callable[[str], bool] = lambda _: False
 ) -> Reference:
-    """A split as a reference; ``training`` gives the training split, which decides on the object classes."""
+    """Build a reference from a split; ``training`` returns the training split, used for the object classes."""
     samples = {sample.image_id: sample for sample in dataset}
 
     @cache
@@ -91,7 +94,7 @@ def make_reference(
     return Reference(
         dataset.name,
         dataset.split,
-        Images(frozenset(samples), _file_names(dataset), size, elsewhere),
+        Images(frozenset(samples), _file_names(dataset), size, in_other_split),
         captions={s.image_id: tuple(c.tokens for c in s.captions) for s in dataset if s.captions},
         sentences={},
         frequency={},
@@ -102,16 +105,16 @@ def make_reference(
 
 
 def _file_names(dataset: Dataset) -> dict[str, str]:
-    """File name, with and without its ending -> image id, where that is clear."""
-    meant: dict[str, set[str]] = {}
+    """File name with and without extension -> image id, for unambiguous names."""
+    ids_of: dict[str, set[str]] = {}
     for sample in dataset:
         for name in () if sample.path is None else (sample.path.name, sample.path.stem):
-            meant.setdefault(name, set()).add(sample.image_id)
-    return {name: ids.pop() for name, ids in meant.items() if len(ids) == 1}
+            ids_of.setdefault(name, set()).add(sample.image_id)
+    return {name: ids.pop() for name, ids in ids_of.items() if len(ids) == 1}
 
 
 def phrase_references(dataset: Dataset) -> tuple[PhraseReference, ...]:
-    """Every mention of an entity that has boxes, in the order of the captions. Videos have none: boxes need a frame."""
+    """All phrases with boxes, in caption order. Video entities are left out."""
     found = []
     for sample in dataset:
         entities = {entity.id: entity for entity in sample.entities}
@@ -139,7 +142,9 @@ def _known_size(sample: Sample) -> tuple[int, int]:
     try:
         return sample.image_size()
     except FileNotFoundError:
-        raise DeixisError(f"image {sample.image_id} is not there and its annotation has no size; add it.") from None
+        raise DeixisError(
+            f"Image {sample.image_id} is missing, and its annotation has no size. Add the image file."
+        ) from None
 
 
 # GVD's files --------------------------------------------------------------------------------------------------------
@@ -149,10 +154,10 @@ def _from_gvd(path: Path, split: str, split_file: Path | None) -> Reference:
     document = read_json(path)
     annotations = document.get("annotations") if isinstance(document, dict) else None
     if not isinstance(annotations, dict | list) or not annotations:
-        raise DeixisError(f'{path} is not a reference of GVD; "annotations" of images or videos belong there.')
+        raise DeixisError(f'{path} is not a GVD reference file. Expected "annotations" of images or videos.')
     splits = None if split_file is None else _read_splits(split_file)
     if splits is not None and split not in splits:
-        raise DeixisError(f"{split_file} has no split '{split}'; there is {', '.join(splits) or 'none'}.")
+        raise DeixisError(f"{split_file} has no split '{split}'. Available: {', '.join(splits) or 'none'}.")
     owner = {name: part for part, names in (splits or {}).items() for name in names}
     kept: dict[str, tuple[Sentence, ...]] = {}
     others: set[str] = set()
@@ -166,14 +171,14 @@ def _from_gvd(path: Path, split: str, split_file: Path | None) -> Reference:
             continue
         twice = kept.keys() & sentences.keys()
         if twice:
-            raise DeixisError(f"{path}: image {min(twice)} is annotated twice.")
+            raise DeixisError(f"{path}: image {min(twice)} has two annotations. Remove one of them.")
         kept.update(sentences)
     if not kept:
-        raise DeixisError(f"{path} has no image of the split '{split}'; do it and {split_file} belong together?")
+        raise DeixisError(f"{path} has no image of the split '{split}'. Check that {split_file} belongs to it.")
     return Reference(
         "gvd-activitynet" if isinstance(annotations, dict) else "gvd-flickr30k",
         split if splits is not None else "all",
-        Images(frozenset(kept), elsewhere=others.__contains__),
+        Images(frozenset(kept), in_other_split=others.__contains__),
         captions={image: tuple(tokens(" ".join(s.tokens)) for s in group) for image, group in kept.items()},
         sentences=kept,
         frequency=frequency,
@@ -183,12 +188,12 @@ def _from_gvd(path: Path, split: str, split_file: Path | None) -> Reference:
 def _read_splits(path: Path) -> dict[str, set[str]]:
     lists = read_json(path)
     if not isinstance(lists, dict) or not all(isinstance(names, list) for names in lists.values()):
-        raise DeixisError(f'{path} is not a split file; a JSON object like {{"test": ["1", ...]}} belongs there.')
+        raise DeixisError(f'{path} is not a split file. Expected a JSON object such as {{"test": ["1", ...]}}.')
     return {split: set(map(str, names)) for split, names in lists.items()}
 
 
 def _named(annotations: Any) -> list[tuple[str, Any]]:
-    """Image or video name and record: the Flickr30k file is a list, the ActivityNet file an object."""
+    """List image or video names with their records; Flickr30k has a list, ActivityNet an object."""
     if isinstance(annotations, dict):
         return list(annotations.items())
     return [(str(r.get("image_id")) if isinstance(r, dict) else "?", r) for r in annotations]
@@ -201,18 +206,18 @@ def _gvd_sentences(path: Path, name: str, record: Any) -> dict[str, tuple[Senten
         return {name: tuple(map(_gvd_caption, record["captions"]))}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise DeixisError(f"{path}, {name}: not an annotation of GVD ({reason}).") from None
+        raise DeixisError(f"{path}, {name}: invalid GVD annotation ({reason}).") from None
 
 
 def _gvd_caption(record: Mapping[str, Any]) -> Sentence:
-    """A caption of the Flickr30k file: one box a word."""
+    """Read a caption of the Flickr30k file, with one box per word."""
     columns = (record["process_clss"], record["process_idx"], record["process_bnd_box"])
     words = [ObjectWord(str(name), int(index), (_inclusive(box),)) for name, index, box in zip(*columns, strict=True)]
     return Sentence(tuple(words), tuple(map(str, record["tokens"])))
 
 
 def _gvd_segment(record: Mapping[str, Any]) -> Sentence:
-    """A segment of the ActivityNet file: a box in a frame may belong to several words, and a word have several."""
+    """Read a segment of the ActivityNet file; boxes and words are many-to-many."""
     columns = [record[name] for name in ("process_idx", "process_clss", "process_bnd_box", "frame_ind")]
     places: dict[int, tuple[str, list[Box], list[int]]] = {}
     for positions, names, corners, frame in zip(*columns, strict=True):
@@ -225,8 +230,8 @@ def _gvd_segment(record: Mapping[str, Any]) -> Sentence:
 
 
 def _inclusive(corners: Sequence[float]) -> Box:
-    """GVD's corners are 0-based and inclusive."""
+    """Convert GVD's 0-based inclusive corners to a box."""
     x1, y1, x2, y2 = map(float, corners)
     if not all(map(math.isfinite, (x1, y1, x2, y2))):
-        raise ValueError(f"the box {corners} is not four finite numbers")
+        raise ValueError(f"the box {corners} must have four finite numbers")
     return x1, y1, x2 + 1, y2 + 1

@@ -1,6 +1,6 @@
-"""Image-text retrieval: recall at 1, 5 and 10, median and mean rank, both ways.
+"""Image-text retrieval metrics: recall at 1, 5 and 10, median and mean rank, in both directions.
 
-``i2t`` looks for any caption of an image among all captions, ``t2i`` for the image of a caption among all images.
+``i2t`` retrieves a caption of the image among all captions, ``t2i`` the image of the caption among all images.
 """
 
 from __future__ import annotations
@@ -16,39 +16,41 @@ from deixis.errors import DeixisError
 from deixis.metrics.score import RULES, Score, Values, make_score, signature
 
 BLOCK_CELLS = 2**24
-"""Similarities that are compared at once; bounds the memory beside the matrix itself."""
+"""Similarities per block; limits the memory used in addition to the matrix."""
 
 Ints = npt.NDArray[np.int64]
 
 
 def retrieval_ranks(similarities: npt.NDArray[np.floating], owner: npt.ArrayLike) -> tuple[Ints, Ints]:
-    """The rank, from 0, of each image's best caption ``[I]`` and of each caption's image ``[C]``.
+    """Ranks, from 0, of each image's best caption ``[I]`` and of each caption's image ``[C]``.
 
     ``similarities [I, C]`` may be memory-mapped: it is read in blocks of rows. ``owner [C]`` is the row of each
-    caption's image. A wrong answer that is as similar as the right one comes before it, so that a matcher which
-    finds everything equal ranks last and not first. (SCAN's code leaves ties to an unstable sort.)
+    caption's image. Ties count as errors: a wrong item with equal similarity is ranked first. Equal similarities
+    everywhere thus give the last rank. (SCAN's code leaves ties to an unstable sort.)
     """
     images, captions = similarities.shape
     owners = np.asarray(owner, dtype=np.int64)
     if owners.shape != (captions,) or captions == 0 or owners.min() < 0 or owners.max() >= images:
-        raise DeixisError(f"Each of the {captions} captions needs the row of its image, from 0 to {images - 1}.")
+        raise DeixisError(
+            f"Invalid owners: expected an image row from 0 to {images - 1} for each of the {captions} captions."
+        )
     without = np.flatnonzero(np.bincount(owners, minlength=images) == 0)
     if len(without):
-        raise DeixisError(f"The image of row {without[0]} has no caption; leave it out of the similarities.")
+        raise DeixisError(f"The image in row {without[0]} has no caption. Remove it from the similarities.")
 
     own = np.asarray(similarities[owners, np.arange(captions)])  # [C]
     best = np.full(images, -np.inf, dtype=own.dtype)
-    with np.errstate(invalid="ignore"):  # NaN is found, and named, below
+    with np.errstate(invalid="ignore"):  # NaN raises an error below
         np.maximum.at(best, owners, own)
     own_ties = np.bincount(owners, own >= best[owners], images).astype(np.int64)
     image_ranks = np.empty(images, dtype=np.int64)
-    caption_ranks = np.full(captions, -1, dtype=np.int64)  # its own image is counted below, and does not count
+    caption_ranks = np.full(captions, -1, dtype=np.int64)  # -1: its own image is counted below
     rows = max(1, BLOCK_CELLS // captions)
     for start in range(0, images, rows):
         block = np.asarray(similarities[start : start + rows])
         if not np.isfinite(block).all():
             row, column = np.argwhere(~np.isfinite(block))[0]
-            raise DeixisError(f"The similarity of image row {start + row} and caption {column} is not a number.")
+            raise DeixisError(f"The similarity of image row {start + row} and caption {column} is not finite.")
         span = slice(start, start + len(block))
         image_ranks[span] = (block >= best[span, None]).sum(1) - own_ties[span]
         caption_ranks += (block >= own).sum(0)
@@ -62,24 +64,26 @@ def retrieval(
     owner: npt.ArrayLike | None = None,
     folds: Literal[1, 5] = 1,
 ) -> list[Score]:
-    """R@1, R@5, R@10 (fractions), median and mean rank (from 1), each from image to text and from text to image.
+    """Compute R@1, R@5, R@10 (fractions), median and mean rank (from 1), in both directions.
 
-    ``similarities [I, C]`` has a row for each of ``images``; the captions of an image follow one another, unless
-    ``owner [C]`` says to which row each belongs. With 5 folds the images are cut into five equal parts, each part
-    is searched alone and the metrics are averaged: COCO's "1k" over its 5,000 test images. The items of all scores
-    are images, also where captions search: the captions of one image are not independent of each other, and
-    resampling them one by one would make intervals too narrow.
+    ``similarities [I, C]`` has a row per image. The captions of an image are consecutive columns, unless ``owner [C]``
+    gives the row of each caption. With 5 folds the images are split into five equal parts, each part is evaluated
+    alone, and the metrics are averaged: COCO's "1k" on its 5,000 test images. The items of all scores are images,
+    also for ``t2i``: the captions of one image are not independent, and resampling them separately would give
+    intervals that are too narrow.
     """
     owners = np.repeat(np.arange(len(images)), captions_per_image) if owner is None else np.asarray(owner, np.int64)
     if similarities.shape != (len(images), len(owners)):
         raise DeixisError(
-            f"The similarities are {' x '.join(map(str, similarities.shape))}, but there are {len(images)} images "
-            f"and {len(owners)} captions."
+            f"The similarities have shape {' x '.join(map(str, similarities.shape))}. Expected {len(images)} images "
+            f"x {len(owners)} captions."
         )
     if not images:
-        raise DeixisError("There is no image to search with; check the path and split of the reference.")
+        raise DeixisError("Retrieval needs at least one image. Check the path and split of the reference.")
     if len(images) % folds:
-        raise DeixisError(f"{len(images)} images cannot be cut into {folds} equal folds.")
+        raise DeixisError(
+            f"{len(images)} images cannot be split into {folds} equal folds. Use 1 fold, or another number of images."
+        )
     size = len(images) // folds
     image_ranks = np.empty(len(images), dtype=np.int64)
     caption_ranks = np.empty(len(owners), dtype=np.int64)
@@ -96,7 +100,7 @@ def retrieval(
 
 
 def _direction(way: str, images: Sequence[str], ranks: Ints, owner: Ints, folds: int, text: str) -> list[Score]:
-    number = np.bincount(owner)  # [I] searches that belong to each image
+    number = np.bincount(owner)  # [I] number of queries of each image
 
     def mean(name: str, values: npt.ArrayLike) -> Score:
         total = np.bincount(owner, np.asarray(values, dtype=np.float64))
@@ -114,12 +118,11 @@ def _direction(way: str, images: Sequence[str], ranks: Ints, owner: Ints, folds:
 
 
 def _histograms(ranks: Ints, owner: Ints, folds: int) -> Values:
-    """[I, folds * (1 + W)] the ranks of each image as bars of its fold's histogram.
+    """Histogram of the ranks of each image, ``[I, folds * (1 + W)]``, in the columns of its fold.
 
-    Before the bars stands the rank that the first of them means, once for each search. Only ranks near the median
-    need a bar of their own. Among n sorted ranks, c of which come from one image, the place of a resample's median
-    has a standard deviation of at most half the root of n * c; bars reach ten of them, and the outermost two gather
-    the rest.
+    The first column is the rank of the first bin times the number of queries. Only ranks near the median need their own
+    bin. The position of a resample's median among n sorted ranks, with c ranks per image, has a standard deviation of
+    at most sqrt(n c) / 2. The bins cover ten standard deviations; the first and last bins collect all other ranks.
     """
     images = int(owner.max()) + 1
     fold_of = owner // (images // folds)
@@ -136,7 +139,7 @@ def _histograms(ranks: Ints, owner: Ints, folds: int) -> Values:
 
 
 def median_rank_of_sums(sums: Values, folds: int) -> Values:
-    """[B] the median rank from 1, a half rounded down as in SCAN's evaluation; the mean of the folds' medians."""
+    """Median rank ``[B]`` from 1, averaged over folds; halves are rounded down as in SCAN's evaluation."""
     parts = sums.reshape(len(sums), folds, -1)
     number = parts[:, :, 1:].sum(2)  # [B, folds]
     up_to = parts[:, :, 1:].cumsum(2)
@@ -144,7 +147,7 @@ def median_rank_of_sums(sums: Values, folds: int) -> Values:
     above = (up_to > (number // 2)[:, :, None]).argmax(2)
     low = np.divide(parts[:, :, 0], number, out=np.zeros(number.shape), where=number > 0)
     median = low + (below + above) // 2 + 1
-    return np.average(median, axis=1, weights=number > 0)  # a small resample can miss a fold
+    return np.average(median, axis=1, weights=number > 0)  # a small resample may have no item of a fold
 
 
 RULES["median_rank"] = partial(median_rank_of_sums, folds=1)

@@ -8,11 +8,11 @@ from deixis.metrics.ngrams import Hypotheses, References, Sentence, check_captio
 from deixis.metrics.score import Score, mean_score, signature
 
 BETA = 1.2
-"""Recall weighs more than precision; the value of the COCO caption evaluation."""
+"""Weight of recall relative to precision, as in the COCO caption evaluation."""
 
 
 def bit_masks(sentence: Sentence) -> dict[Hashable, int]:
-    """For each token, the places it stands at in the sentence, as bits of an integer."""
+    """Token -> its positions in the sentence, as bits of an integer."""
     masks: dict[Hashable, int] = {}
     for place, token in enumerate(sentence):
         masks[token] = masks.get(token, 0) | 1 << place
@@ -20,10 +20,10 @@ def bit_masks(sentence: Sentence) -> dict[Hashable, int]:
 
 
 def common_subsequence(masks: dict[Hashable, int], length: int, other: Sentence) -> int:
-    """Length of the longest common subsequence, from one sentence's ``bit_masks`` and length, and the other sentence.
+    """Length of the longest common subsequence of two sentences; the first is given by ``bit_masks`` and length.
 
-    A row of the usual table grows by 0 or 1 from cell to cell. The integer holds those steps, a zero bit where the
-    row grows, and one addition carries them through a whole row (Hyyrö 2004).
+    In a row of the dynamic programming table, neighbouring cells differ by 0 or 1. An integer stores these steps (bit 0
+    for an increase), and one addition updates a whole row (Hyyrö 2004).
     """
     full = (1 << length) - 1
     steps = full
@@ -36,10 +36,10 @@ def common_subsequence(masks: dict[Hashable, int], length: int, other: Sentence)
 
 
 def rouge_l(hypotheses: Hypotheses, references: References, tok: str = "given") -> Score:
-    """ROUGE-L with beta 1.2, the mean over images; an empty hypothesis scores 0.
+    """Compute ROUGE-L with beta 1.2, averaged over images; an empty hypothesis scores 0.
 
-    Precision and recall are each the best over the references, not of one reference, as the COCO caption evaluation
-    has it. ``tok`` names the tokeniser in the signature.
+    Precision and recall are separate maxima over the references, as in the COCO caption evaluation. ``tok`` is the
+    tokeniser's name in the signature.
     """
     images = check_captions(hypotheses, references)
     items = []

@@ -1,8 +1,8 @@
-"""A score: a number that carries its protocol, and enough of each item to be resampled.
+"""Scores with their protocol and per-item statistics.
 
-Every metric here is a function of the *sum over items of per-item statistics*: a mean is a total and a count, BLEU
-is clipped matches and lengths, a class-averaged F1 is hits and counts per class. Keeping the statistics instead of
-the bare number makes a paired bootstrap one matrix product, for every metric and exactly.
+Each metric is a function of the *sum over items of per-item statistics*: total and count for a mean, clipped matches
+and lengths for BLEU, hits and counts per class for a class-averaged F1. With these statistics a paired bootstrap is
+one matrix product, exact for each metric.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class Score:
 
     name: str
     value: float
-    signature: str  # protocol and version: scores are comparable only where signatures agree
-    ids: tuple[str, ...]  # [n] what was scored: image ids, or image id and phrase
-    items: Values  # [n] the metric of each item alone, for people and histograms; NaN where an item has none
-    stats: Values  # [n, S] what the metric sums over
-    rule: str  # name of the function of the sums, a key of RULES
+    signature: str  # protocol and version; only scores with equal signatures are comparable
+    ids: tuple[str, ...]  # [n] scored items: image ids, or image id and phrase
+    items: Values  # [n] metric of each single item; NaN if undefined
+    stats: Values  # [n, S] per-item statistics
+    rule: str  # key of RULES: function of the sums
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value:.4f} | {self.signature}"
 
 
 def signature(**fields: object) -> str:
-    """``"split:test|iou:>.5|v0.1.0"``: the fields in the order given, then the version."""
+    """``"split:test|iou:>.5|v0.1.0"``: the fields in the given order, then the version."""
     return "|".join([*(f"{name}:{value}" for name, value in fields.items()), f"v{__version__}"])
 
 
 SYSTEM_FIELDS = ("place", "words", "rerank", "checks")
-"""Fields of a signature that describe the system that was scored, and not how it was scored."""
+"""Fields of a signature that describe the scored system, not the evaluation protocol."""
 
 
 def protocol(text: str) -> str:
@@ -60,32 +60,32 @@ def protocol(text: str) -> str:
 
 
 def ratio(sums: Values) -> Values:
-    """Total over count, from sums ``[B, 2]``; nothing counted gives 0."""
+    """total / count, from sums ``[B, 2]``; 0 if the count is 0."""
     return np.divide(sums[:, 0], sums[:, 1], out=np.zeros(len(sums)), where=sums[:, 1] > 0)
 
 
 RULES: dict[str, Rule] = {"mean": ratio}
-"""The functions that turn summed statistics into a metric; each metric's file adds its own beside this one."""
+"""Functions from summed statistics to metric values; the module of each metric adds its own."""
 
 MODULES_WITH_RULES = ("bleu", "grounded_captions", "java", "retrieval")
-"""The files of this folder that add to RULES; :func:`load_scores` imports them, as a score file names its rules."""
+"""Modules of this package that add to RULES; :func:`load_scores` imports them."""
 
 FORMAT = "deixis-scores-1"
 MAX_CELLS = 2**27
-"""The most statistics of one score that are read from a file: 1 GiB of them."""
+"""Maximum number of statistics of one score in a file (1 GiB)."""
 
 
 def make_score(
     name: str, ids: Sequence[str], items: npt.ArrayLike, stats: npt.ArrayLike, rule: str, signature: str
 ) -> Score:
-    """A score whose value is its rule applied to the summed statistics."""
+    """Build a score; its value is the rule applied to the summed statistics."""
     table = np.asarray(stats, dtype=np.float64)
     value = float(RULES[rule](table.sum(0, keepdims=True))[0])
     return Score(name, value, signature, tuple(ids), np.asarray(items, dtype=np.float64), table, rule)
 
 
 def mean_score(name: str, ids: Sequence[str], items: npt.ArrayLike, signature: str) -> Score:
-    """The plain mean over items ``[n]``; NaN items are left out of it."""
+    """Build a score that is the mean of the items ``[n]``; NaN items are ignored."""
     values = np.asarray(items, dtype=np.float64)
     counted = ~np.isnan(values)
     stats = np.stack([np.where(counted, values, 0.0), counted.astype(np.float64)], axis=1)
@@ -93,7 +93,7 @@ def mean_score(name: str, ids: Sequence[str], items: npt.ArrayLike, signature: s
 
 
 def save_scores(path: Path, scores: Sequence[Score], meta: Mapping[str, Any]) -> None:
-    """Write scores with their per-item statistics, for ``deixis compare``. A file that ends in ``.gz`` is packed."""
+    """Write scores with their per-item statistics, for ``deixis compare``. A path ending in ``.gz`` is compressed."""
     write_json(path, _document(scores, meta))
 
 
@@ -103,11 +103,11 @@ def pack_scores(scores: Sequence[Score]) -> str:
 
 
 def unpack_scores(text: str, path: Path) -> dict[str, Score]:
-    """Read what :func:`pack_scores` wrote; ``path`` is the file that has the text, for errors."""
+    """Read the text of :func:`pack_scores`; ``path`` is its file, for error messages."""
     try:
         document = json.loads(lzma.decompress(b64decode(text)))
     except (ValueError, lzma.LZMAError) as error:
-        raise BadFile(path, f"no packed scores ({error})") from None
+        raise BadFile(path, f"invalid compressed scores ({error})") from None
     return _scores(document, path)[0]
 
 
@@ -117,13 +117,13 @@ def compact_json(document: Any) -> str:
 
 
 def _document(scores: Sequence[Score], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a score file.
+    """Content of a score file.
 
     The file is JSON: ``{"format", "meta", "ids": [[...], ...], "tables": [...], "scores": [...]}``. Scores over the
-    same items share one list of ids, and scores made of the same statistics one table. A table has sparse rows, as a
-    class-averaged metric has hundreds of columns and a few numbers in each row: row ``i`` holds
-    ``values[starts[i]:starts[i+1]]`` in the columns ``places[...]``. ``meta`` is what the writer wants to remember
-    (files, options); it must be JSON.
+    same items share one list of ids, and scores with the same statistics share one table. Table rows are sparse,
+    because a class-averaged metric has hundreds of columns and few nonzero values per row: row ``i`` has
+    ``values[starts[i]:starts[i+1]]`` in the columns ``places[...]``. ``meta`` has information of the writer (files,
+    options) and must be JSON.
     """
     id_lists: dict[tuple[str, ...], int] = {}
     numbers: dict[int, int] = {}
@@ -157,23 +157,25 @@ def _document(scores: Sequence[Score], meta: Mapping[str, Any]) -> dict[str, Any
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file whole or not at all, packed where its name ends in ``.gz``."""
+    """Write a JSON file atomically, compressed if its name ends in ``.gz``."""
     data = encode_text(f"{compact_json(document)}\n")
     if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)  # the same content is the same file, whenever it is written
+        data = gzip.compress(data, mtime=0)  # equal content gives an identical file
     write_atomic(path, data)
 
 
 def load_scores(path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
-    """The scores of a file by name, and its ``meta``. Every number is checked: the value must follow from the items."""
+    """Read the scores of a file by name, and its ``meta``; check each value against its items."""
     if not path.is_file():
-        raise DeixisError(f"{path} does not exist; 'deixis score PREDICTIONS --reference REF --out {path}' writes it.")
+        raise DeixisError(
+            f"{path} does not exist. Write it with 'deixis score PREDICTIONS --reference REF --out {path}'."
+        )
     return _scores(read_packed_json(path, MAX_JSON) if path.suffix == ".gz" else read_json(path), path)
 
 
 def _scores(document: Any, path: Path) -> tuple[dict[str, Score], dict[str, Any]]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise DeixisError(f"{path} is not a score file of this version; write it again with 'deixis score --out'.")
+        raise DeixisError(f"{path} is not a score file of this version. Write it again with 'deixis score --out'.")
     for module in MODULES_WITH_RULES:
         importlib.import_module(f"deixis.metrics.{module}")
     scores: dict[str, Score] = {}
@@ -189,8 +191,8 @@ def _scores(document: Any, path: Path) -> tuple[dict[str, Score], dict[str, Any]
             scores[score.name] = score
         meta = dict(document["meta"])
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        reason = f"no {error} in it" if isinstance(error, KeyError) else str(error)
-        raise BadFile(path, f"not a sound score file ({reason})") from None
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise BadFile(path, f"invalid score file ({reason})") from None
     return scores, meta
 
 
@@ -200,14 +202,14 @@ def _read_table(record: Mapping[str, Any]) -> Values:
     values = np.asarray(record["values"], dtype=np.float64)
     columns, rows, lengths = record["columns"], len(starts) - 1, np.diff(starts)
     _require(isinstance(columns, int) and columns > 0 and columns * rows <= MAX_CELLS, "a table is too large")
-    sound = (
+    valid = (
         starts.ndim == 1
         and values.shape == places.shape == (starts[-1],)
         and starts[0] == 0
         and bool((lengths >= 0).all() and (places >= 0).all() and (places < columns).all())
         and bool(np.isfinite(values).all())
     )
-    _require(sound, "a table does not add up")
+    _require(valid, "a table is inconsistent")
     stats = np.zeros((rows, columns))
     stats[np.repeat(np.arange(rows), lengths), places] = values
     return stats
@@ -216,13 +218,13 @@ def _read_table(record: Mapping[str, Any]) -> Values:
 def _read_score(record: Mapping[str, Any], id_lists: Sequence[tuple[str, ...]], tables: Sequence[Values]) -> Score:
     name, rule, text = record["name"], record["rule"], record["signature"]
     _require(all(isinstance(field, str) for field in (name, rule, text)), "a name, rule or signature is not a string")
-    _require(rule in RULES, f"{name} follows the rule {rule!r}, which this version does not know")
-    _require(record["ids"] >= 0 and record["table"] >= 0, f"{name} names no ids or no table")
+    _require(rule in RULES, f"{name} has the rule {rule!r}, which does not exist in this version")
+    _require(record["ids"] >= 0 and record["table"] >= 0, f"{name} has an invalid index of ids or table")
     ids, stats = id_lists[record["ids"]], tables[record["table"]]
     items = np.asarray([np.nan if item is None else item for item in record["items"]], dtype=np.float64)
-    _require(items.shape == (len(ids),) == (len(stats),), f"the statistics of {name} do not fit its items")
+    _require(items.shape == (len(ids),) == (len(stats),), f"the statistics of {name} do not match its items")
     score = make_score(name, ids, items, stats, rule, text)
-    _require(abs(score.value - float(record["value"])) <= 1e-9, f"the value of {name} does not follow from its items")
+    _require(abs(score.value - float(record["value"])) <= 1e-9, f"the value of {name} does not match its items")
     return score
 
 
@@ -232,5 +234,5 @@ def _require(condition: bool, reason: str) -> None:
 
 
 def _short(number: float) -> float | int:
-    """Whole numbers without ``.0``; counts are most of what is stored."""
+    """Convert whole numbers to int, for shorter files."""
     return int(number) if number.is_integer() else number

@@ -1,8 +1,8 @@
-"""Options that change a recipe: losses that add up (``--teacher``, ``--cycle``, ``--reward``), and single values.
+"""Options that change a recipe: additional losses (``--teacher``, ``--cycle``, ``--reward``) and single values.
 
     deixis train distributed-attention --teacher pos-scan --cycle --reward cider
 
-The losses are added before the single values are read, so that these can change what was added.
+Losses are added before the single values are read, so that the values can change them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deixis.training.renamed import refuse_old_options
 
 @dataclass(frozen=True)
 class AddedLosses:
-    """Losses that are added to the recipe of a captioner."""
+    """Additional losses of a captioner recipe."""
 
     teacher: str = ""  # distil the attention of a matcher at nouns: scan, pos-scan, or the folder of a trained one
     cycle: bool = False  # replace the loss of the last phase by the cycle of Cyclical
@@ -35,7 +35,7 @@ class AddedLosses:
 
     @classmethod
     def parse(cls, args: Sequence[str]) -> tuple[AddedLosses, list[str]]:
-        """Read these options; the second value is all other arguments."""
+        """Parse these options; also return the remaining arguments."""
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
         parser.add_argument("--teacher", default="")
         parser.add_argument("--cycle", action="store_true")
@@ -48,7 +48,7 @@ class AddedLosses:
         return cls(**vars(found)), rest
 
     def add_to(self, recipe: Recipe) -> Recipe:
-        """The recipe with these losses."""
+        """Add these losses to a recipe."""
         if self == AddedLosses():
             return recipe
         if not isinstance(recipe, UpDownRecipe):
@@ -68,17 +68,17 @@ class AddedLosses:
 
 
 def matcher(text: str, option: str) -> tuple[str, Path | None]:
-    """The matcher that an option names: "scan" or "pos-scan", and its folder where it is trained already."""
+    """Matcher of an option: "scan" or "pos-scan", and its folder if it is already trained."""
     if text in SCAN_RECIPES:
         return text.removesuffix(SMALL), None
     if not Path(text).is_dir():
-        raise UsageError(f"{option} {text}: neither scan, nor pos-scan, nor the folder of a trained matcher.")
+        raise UsageError(f"{option} {text}: expected scan, pos-scan or the folder of a trained matcher.")
     count = read_config(text, "matcher")["matcher"]["count"]
     return "scan" if count == "all" else "pos-scan", Path(text)
 
 
 def with_options(recipe: Recipe, options: str) -> Recipe:
-    """Change a recipe by options in one string, written as for 'deixis train'; a matcher is named by its recipe."""
+    """Change a recipe with a string of 'deixis train' options; matchers are given by recipe name."""
     args = shlex.split(options)
     refuse_old_options(args)
     added, rest = AddedLosses.parse(args)

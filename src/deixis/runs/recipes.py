@@ -1,4 +1,4 @@
-"""All published recipes by name, and the reader of kept ``recipe.json`` files."""
+"""Published recipes by name, and the reader of ``recipe.json`` files."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _TYPES: tuple[type[Recipe], ...] = (UpDownRecipe, ScanRecipe, ReirRecipe, AlbefR
 
 
 def find_recipe(name: str) -> Recipe:
-    """The published recipe of that name; the error for another name lists similar ones."""
+    """Find a published recipe by name; the error for an unknown name lists similar ones."""
     if name in RECIPES:
         return RECIPES[name]
     if (command := combined_command(name)) is not None and command.split()[0] in RECIPES:
         raise UsageError(f"'{name}' is now written with options: deixis train {command}")
     near = difflib.get_close_matches(name, RECIPES, n=3) or sorted(RECIPES)
-    raise UsageError(f"there is no recipe '{name}'. Did you mean {', '.join(near)}?")
+    raise UsageError(f"unknown recipe '{name}'. Did you mean {', '.join(near)}?")
 
 
 def read_recipe(kept: Json) -> Recipe:
-    """The recipe in a ``recipe.json``, of this version or of 0.1. Fields that were added later get their defaults."""
+    """Read the content of a ``recipe.json`` of this version or of 0.1; new fields get their defaults."""
     values = current_fields(kept)
     found = max(_TYPES, key=lambda each: len(set(values) & {field.name for field in fields(each)}))
     try:
         return from_json(found, values)
     except TypeError as error:
-        raise DeixisError(f"a recipe of {found.__name__} is not complete ({error}).") from None
+        raise DeixisError(f"incomplete {found.__name__} in recipe.json ({error}). Train the model again.") from None
 
 
 def with_data(recipe: Recipe, data: Path) -> Recipe:

@@ -26,7 +26,7 @@ from deixis.types import Json
 
 @dataclass(frozen=True)
 class InitFrom:
-    """Trained models that a run starts from or learns with."""
+    """Folders of the initial model, the teacher and the reward model of a run."""
 
     model: Path | None = None  # initial weights: a captioner's folder; for ALBEF and AMC a folder or a published .pth
     teacher: Path | None = None  # folder of the matcher whose attention is distilled
@@ -40,10 +40,10 @@ def run_recipe(
     callbacks: Callbacks | None = None,
     init: InitFrom | None = None,
 ) -> Path:
-    """Train one model; ``out`` becomes its folder for ``from_pretrained``, with the weights of the best epoch.
+    """Train one model and write it to the folder ``out``, with the weights of the best epoch.
 
-    Beside the model: ``recipe.json``, ``metrics.json`` of the best epoch, ``log.jsonl``, the model card and the last
-    checkpoint. The same call resumes an interrupted run, and does nothing where the run is finished.
+    The folder also has ``recipe.json``, ``metrics.json`` of the best epoch, ``log.jsonl``, the model card and the last
+    checkpoint. The same call resumes an interrupted run. It does nothing if the run is finished.
     """
     data, callbacks, init = data.usable(), callbacks or Callbacks(), init or InitFrom()
     _check_init(recipe, init)
@@ -57,12 +57,12 @@ def run_recipe(
         case AlbefRecipe():
             train_albef(recipe, data, out, callbacks, init.model)
         case _:
-            raise TypeError(f"no method has recipes of the type {type(recipe).__name__}")
+            raise TypeError(f"unknown recipe type {type(recipe).__name__}")
     return out
 
 
 def _check_init(recipe: Recipe, init: InitFrom) -> None:
-    """Refuse models that the recipe's method cannot use."""
+    """Raise an error if the recipe's method cannot use a given model."""
     matchers = init.teacher or init.reward_model
     if matchers and not isinstance(recipe, UpDownRecipe):
         raise DeixisError(f"recipe {recipe.name} does not train a captioner. Remove --teacher and --reward-model.")
@@ -71,7 +71,7 @@ def _check_init(recipe: Recipe, init: InitFrom) -> None:
 
 
 def _run_updown(recipe: UpDownRecipe, data: TrainingData, out: Path, callbacks: Callbacks, init: InitFrom) -> None:
-    """Train a captioner; with initial weights only the last phase of the recipe is run."""
+    """Train a captioner; with initial weights, run only the last phase of the recipe."""
     sources: list[SourceModel] = []
     initial = None
     if init.model is None:

@@ -28,17 +28,17 @@ from deixis.training.types import TeacherAttention
 
 @dataclass(frozen=True)
 class Teachers:
-    """Functions that the losses of a captioner call; they are no part of its network, checkpoints or model."""
+    """Functions called by the losses of a captioner; not part of its network, checkpoints or model."""
 
     attention: TeacherAttention | None = None
     rewards: Mapping[str, tuple[float, Reward]] = field(default_factory=dict)  # weight and function by name
-    sources: tuple[SourceModel, ...] = ()  # the models behind the functions
+    sources: tuple[SourceModel, ...] = ()  # the models of these functions
 
 
 class TranslatedMatcher:
     """A frozen matcher that takes word ids of the captioner's vocabulary.
 
-    ``parses`` of the training captions decide which words count as nouns: those that mostly are nouns there.
+    A word counts as a noun if most of its occurrences in ``parses``, of the training captions, are nouns.
     """
 
     def __init__(self, grounder: ScanGrounder, vocabulary: Vocabulary, parses: Sequence[Parse]) -> None:
@@ -52,7 +52,7 @@ class TranslatedMatcher:
 
     @torch.no_grad()
     def attention(self, regions: PaddedRegions, words: Tensor) -> Tensor:
-        """Attention ``[I, C, T - 1, N]`` at the words behind bos of captions ``[I, C, T]``."""
+        """Attention ``[I, C, T - 1, N]`` at the words after bos of captions ``[I, C, T]``."""
         return self.matcher.to(words.device).attention(regions, *self._translated(words))[:, :, 1:]
 
     @torch.no_grad()
@@ -74,17 +74,17 @@ def load_teachers(
     teacher: Path | None = None,
     reward_model: Path | None = None,
 ) -> Teachers:
-    """The functions that the phases of a recipe need.
+    """Load or train the matchers that a recipe needs, and return their functions.
 
     ``teacher`` and ``reward_model`` are folders of trained matchers. A matcher without a folder is trained first, in
-    ``out/teacher`` or ``out/reward-model``. A reward model with the recipe of the teacher is the teacher.
+    ``out/teacher`` or ``out/reward-model``. If both have the same recipe, the teacher is used for both.
     """
     for option, folder, name in (
         ("--teacher", teacher, recipe.teacher),
         ("--reward-model", reward_model, recipe.reward_model),
     ):
         if folder is not None and not name:
-            raise DeixisError(f"recipe {recipe.name}: no phase that is trained uses {option}. Remove it.")
+            raise DeixisError(f"recipe {recipe.name}: no phase of this run uses {option}. Remove it.")
     parses: Sequence[Parse] = []
     if recipe.teacher or recipe.reward_model:
         parses = parse([caption.text for sample in data.training for caption in sample.captions])
@@ -125,27 +125,27 @@ def _matcher_rewards(
 def load_or_train(
     name: str, folder: Path | None, place: Path, seed: int, data: TrainingData, callbacks: Callbacks
 ) -> Path:
-    """The folder of a matcher that fits recipe ``name`` and the data; without a ``folder`` one is trained in ``place``.
+    """Check the matcher in ``folder``, or train one in ``place`` with the recipe ``name``; return its folder.
 
-    A matcher that was trained in ``place`` before is not trained again.
+    A finished matcher in ``place`` is not trained again.
     """
     recipe = SCAN_RECIPES.get(name)
     if recipe is None:
-        raise DeixisError(f"{place.name}: '{name}' is not a recipe of a matcher. Use {', '.join(SCAN_RECIPES)}.")
+        raise DeixisError(f"{place.name}: '{name}' is not a matcher recipe. Use {', '.join(SCAN_RECIPES)}.")
     if folder is None:
-        callbacks.message(f"training the {place.name} by the recipe {name}")
+        callbacks.message(f"training the {place.name} with the recipe {name}")
         train_scan(replace(recipe, seed=seed), data, place, Callbacks(step=callbacks.step))
         folder = place
     grounder = ScanGrounder.from_pretrained(folder)
     if grounder.extractor.name != data.extractor["name"]:
         raise DeixisError(
             f"{folder} expects features from extractor {grounder.extractor.name}, but the data has features from "
-            f"{data.extractor['name']}. Choose a matcher trained on these features, or name a recipe to train one."
+            f"{data.extractor['name']}. Choose a matcher trained on these features, or give a recipe name to train one."
         )
     count = grounder.network.config.count
     if count != recipe.model.count:
         raise DeixisError(
-            f"{folder}: {count} words count in its score, but {recipe.model.count} words in that of the recipe {name}. "
-            f"Choose another --{place.name}, or the recipe that fits it."
+            f"{folder}: its score uses the words '{count}', but the recipe {name} uses '{recipe.model.count}'. "
+            f"Choose another --{place.name}, or the matching recipe."
         )
     return folder

@@ -67,8 +67,8 @@ def read_evaluation(folder: Path) -> Evaluated:
     scores, meta = load_scores(folder / "scores.json")
     try:
         classes = [
-            ClassCount(str(n), int(trained), int(asked), int(right))
-            for n, trained, asked, right in meta.pop("classes", ())
+            ClassCount(str(n), int(trained), int(count), int(right))
+            for n, trained, count, right in meta.pop("classes", ())
         ]
     except (TypeError, ValueError):
         raise BadFile(folder / "scores.json", "the classes are not a list of names with three numbers each") from None

@@ -13,7 +13,7 @@ from PIL import Image
 from deixis import data
 from deixis.data import Sample
 from deixis.errors import DeixisError
-from deixis.metrics.error_analysis import SAID_KINDS
+from deixis.metrics.error_analysis import PREDICTED_KINDS
 from deixis.metrics.ranking import ORDER, rank_by_overlap, rank_images
 from deixis.photographs import Photographs
 from deixis.show.drawing import data_url
@@ -71,7 +71,7 @@ def _lists(
     ranked = [number[image] for image, _ in order if image in number]
     many = min(LISTED, -(-len(ranked) // 10))
     lists = {"worst": ranked[:many], "best": ranked[::-1][:many]}
-    for kind in SAID_KINDS:
+    for kind in PREDICTED_KINDS:
         lists[kind] = [at for image, at in number.items() if any(kind == of for _, of in kinds.get(image, ()))]
     return lists
 

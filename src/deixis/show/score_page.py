@@ -217,17 +217,17 @@ def _frequency(scores: Mapping[str, Score]) -> str:
 
 def _classes(classes: Sequence[ClassCount]) -> str:
     """Plot a dot for each object class with enough words in the split."""
-    common = [each for each in classes if each.asked >= MIN_WORDS and each.trained > 0]
+    common = [each for each in classes if each.count >= MIN_WORDS and each.trained > 0]
     if not common:
         return ""
     points = [
         Point(
             each.trained,
-            each.right / each.asked,
-            f"{each.name}: {each.right} of {each.asked} right, named {each.trained:,} times in training",
-            3 + min(each.asked, 400) ** 0.5 / 2.5,
+            each.right / each.count,
+            f"{each.name}: {each.right} of {each.count} right, named {each.trained:,} times in training",
+            3 + min(each.count, 400) ** 0.5 / 2.5,
         )
-        for each in sorted(common, key=lambda each: -each.asked)  # small dots over large ones
+        for each in sorted(common, key=lambda each: -each.count)  # small dots over large ones
     ]
     low, high = (10 ** round_(np.log10(f(p.x for p in points))) for round_, f in ((np.floor, min), (np.ceil, max)))
     ticks = [float(low)]

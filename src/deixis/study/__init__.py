@@ -1,5 +1,5 @@
-"""Which of two groundings do people find better? A study of that on a local page, and what came out.
+"""User study: human preference between the boxes of two systems, on a local web page.
 
-``pairs`` finds what can be compared, ``book`` keeps items and ratings in SQLite, ``results`` counts as Cyclical's
-Sec. 4.5 does, ``app`` is the page.
+``pairs`` matches the boxes of two systems, ``database`` stores items and ratings in SQLite, ``results`` computes the
+statistics of Cyclical's Sec. 4.5, ``app`` serves the page.
 """

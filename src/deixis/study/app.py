@@ -1,4 +1,4 @@
-"""HTTP server of a study. Raters and photographs are numbers in requests; no path is ever part of a request."""
+"""HTTP server of a study. Requests contain numbers of raters and items only, no file paths."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from deixis.serve.guard import Guard, Hosts
 from deixis.serve.problems import add_error_handlers
 from deixis.serve.upload import UploadLimits
 from deixis.show.document import HOUSE_STYLE
-from deixis.study.book import LONGEST_NAME, Book, Choice
+from deixis.study.database import LONGEST_NAME, Choice, StudyDatabase
 from deixis.types import Json
 
 PAGE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-SHOWN_BY_BROWSERS = ("JPEG", "PNG", "WEBP", "GIF")
+BROWSER_FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
 LIMITS = UploadLimits(bytes=64_000, seconds=10.0)
-PHOTOGRAPH_KEPT = "private, max-age=86400"
+PHOTOGRAPH_CACHE = "private, max-age=86400"
 
 Name = Annotated[str, Body(embed=True, min_length=1, max_length=LONGEST_NAME)]
 Number = Annotated[int, Body(ge=1, le=2**62)]
 
 
 class StrictRequest(Request):
-    """Request whose JSON has no NaN, no half characters and no deep nesting."""
+    """Request that rejects JSON with NaN, lone surrogates or deep nesting."""
 
     async def json(self) -> Any:
         """Return the parsed body."""
         try:
             text = (await self.body()).decode()
             value = json.loads(text, parse_constant=_not_json)
-            json.dumps(value, ensure_ascii=False).encode()  # half a character cannot be encoded
+            json.dumps(value, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
             return value
         except (ValueError, RecursionError) as error:
-            raise HTTPException(400, f"the body is not valid JSON ({type(error).__name__}).") from None
+            raise HTTPException(400, f"The body is not valid JSON ({type(error).__name__}).") from None
 
 
 class StrictRoute(APIRoute):
@@ -65,8 +65,8 @@ def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def create_app(book: Book, photographs: Mapping[str, Path], hosts: Hosts | None = None) -> FastAPI:
-    """Return the application; ``photographs`` are the files of the images of the study.
+def create_app(database: StudyDatabase, photographs: Mapping[str, Path], hosts: Hosts | None = None) -> FastAPI:
+    """Build the application; ``photographs`` maps the images of the study to files.
 
     The page has a random token in a meta tag. Requests that change the study must send it as a header.
     """
@@ -79,7 +79,7 @@ def create_app(book: Book, photographs: Mapping[str, Path], hosts: Hosts | None 
         text = files("deixis.study").joinpath(name).read_text(encoding="utf-8").replace("{{token}}", token)
         app.get("/" if name == "page.html" else f"/{name}")(_constant(text, kind))
     app.get("/house.css")(_constant(HOUSE_STYLE, "text/css"))
-    _add_study(app, book, photographs)
+    _add_study(app, database, photographs)
     return app
 
 
@@ -87,71 +87,71 @@ def _constant(text: str, kind: str) -> Callable[[], Response]:
     return lambda: Response(text, media_type=f"{kind}; charset=utf-8")
 
 
-def _add_study(app: FastAPI, book: Book, photographs: Mapping[str, Path]) -> None:
-    def desk(rater: int) -> Json:
-        found = book.desk(rater)
+def _add_study(app: FastAPI, database: StudyDatabase, photographs: Mapping[str, Path]) -> None:
+    def status(rater: int) -> Json:
+        found = database.status(rater)
         if found is None:
-            raise HTTPException(404, f"there is no rater {rater}; enter your name again.")
-        told = asdict(found)
+            raise HTTPException(404, f"Rater {rater} does not exist. Enter your name again.")
+        record = asdict(found)
         if found.turn is not None:
-            del told["turn"]["image"]  # its name may tell what it shows, or where it lies
-        return {"rater": rater, **told}
+            del record["turn"]["image"]  # hidden: a file name may describe the image
+        return {"rater": rater, **record}
 
     @app.post("/v1/raters")
     def enter(name: Name) -> Json:
-        """Come as a rater, or come back."""
-        return desk(book.enter(name))
+        """Sign in as a new or returning rater."""
+        return status(database.enter(name))
 
     @app.get("/v1/raters/{rater}")
     def stand(rater: int) -> Json:
-        """What is next."""
-        return desk(_small(rater))
+        """Return the next item."""
+        return status(_checked_number(rater))
 
     @app.post("/v1/raters/{rater}/ratings")
     def rate(rater: int, item: Number, choice: Annotated[Choice, Body()]) -> Json:
-        """Choose."""
-        if not book.rate(_small(rater), item, choice):
-            raise HTTPException(404, f"item {item} is none of rater {rater}.")
-        return desk(rater)
+        """Store a choice."""
+        if not database.rate(_checked_number(rater), item, choice):
+            raise HTTPException(404, f"Item {item} is not assigned to rater {rater}.")
+        return status(rater)
 
     @app.post("/v1/raters/{rater}/undo")
     def undo(rater: int) -> Json:
-        """Take the last choice back."""
-        book.undo(_small(rater))
-        return desk(rater)
+        """Undo the last choice."""
+        database.undo(_checked_number(rater))
+        return status(rater)
 
     @app.post("/v1/raters/{rater}/more")
     def more(rater: int) -> Json:
-        """Ask for more photographs."""
-        book.more(_small(rater))
-        return desk(rater)
+        """Assign more photographs."""
+        database.more(_checked_number(rater))
+        return status(rater)
 
     @app.get("/v1/photographs/{item}")
     def photograph(item: int) -> Response:
-        """The photograph of an item."""
-        image = book.image_of(_small(item))
+        """Return the photograph of an item."""
+        image = database.image_of(_checked_number(item))
         if image is None:
-            raise HTTPException(404, f"there is no item {item}.")
+            raise HTTPException(404, f"Item {item} does not exist.")
         return _picture(photographs[image])
 
 
-def _small(number: int) -> int:
-    """A number that SQLite can look for."""
+def _checked_number(number: int) -> int:
+    """Check that a number fits into an SQLite integer."""
     if not 0 < number < 2**62:
-        raise HTTPException(404, "there is no such number.")
+        raise HTTPException(404, "The number is out of range.")
     return number
 
 
 def _picture(path: Path) -> Response:
-    """The file as it is where browsers can show it, else as JPEG."""
+    """Return the file unchanged if browsers support its format, else as JPEG."""
     try:
         kind = image_format(path)
-        if kind in SHOWN_BY_BROWSERS:
+        if kind in BROWSER_FORMATS:
             content = path.read_bytes()
         else:
-            made = io.BytesIO()
-            load_image(path).save(made, "JPEG", quality=92)
-            kind, content = "JPEG", made.getvalue()
+            buffer = io.BytesIO()
+            load_image(path).save(buffer, "JPEG", quality=92)
+            kind, content = "JPEG", buffer.getvalue()
     except (OSError, DeixisError):
-        raise HTTPException(404, "the photograph cannot be read any more; tell who runs this study.") from None
-    return Response(content, media_type=f"image/{kind.lower()}", headers={"Cache-Control": PHOTOGRAPH_KEPT})
+        raise HTTPException(404, "The photograph cannot be read. Contact the organiser of the study.") from None
+    return Response(content, media_type=f"image/{kind.lower()}", headers={"Cache-Control": PHOTOGRAPH_CACHE})

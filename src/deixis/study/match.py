@@ -1,4 +1,4 @@
-"""Match two files of predictions on a folder of photographs, for a study."""
+"""Match two prediction files with a folder of photographs, for a study."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deixis.data import Skipped
 from deixis.errors import DeixisError
-from deixis.exports import look_up, read
+from deixis.exports import add_files, read
 from deixis.exports.picture import Picture
 from deixis.images import image_size
 from deixis.photographs import Photographs
@@ -19,7 +19,7 @@ MAX_SHAPE_ERROR = 0.02  # relative difference between the aspect ratio of a phot
 
 @dataclass(frozen=True)
 class Matched:
-    """The words that two systems both have a box for, with their photographs."""
+    """Words with a box of both systems, and their photographs."""
 
     a: str  # name of the first system
     b: str
@@ -30,13 +30,13 @@ class Matched:
 
 
 def match_predictions(a: Path, b: Path, images: Path, quiet: bool = False) -> Matched:
-    """Match the boxes of two files of predictions by word and photograph.
+    """Match the boxes of two prediction files by word and photograph.
 
     The systems are named by their models, or by the files if the predictions do not name one model each.
     """
     skipped: list[Skipped] = []
     folder = Photographs(images)
-    of_a, of_b = (look_up(read(path, skipped), folder, skipped) for path in (a, b))
+    of_a, of_b = (add_files(read(path, skipped), folder, skipped) for path in (a, b))
     pairs, photographs = _with_photographs(match_pairs(of_a, of_b, quiet), images, skipped)
     models = _model(of_a), _model(of_b)
     names = models if all(models) and models[0] != models[1] else (str(a), str(b))
@@ -46,7 +46,7 @@ def match_predictions(a: Path, b: Path, images: Path, quiet: bool = False) -> Ma
 def _with_photographs(
     pairs: Sequence[Pair], images: Path, skipped: list[Skipped]
 ) -> tuple[list[Pair], dict[str, Path]]:
-    """The pairs whose photograph can be opened and has the shape of the predictions, and these photographs."""
+    """Return the pairs with a readable photograph of the predicted aspect ratio, and these photographs."""
     files: dict[str, Path] = {}
     bad: set[str] = set()
     for pair in pairs:
@@ -56,7 +56,7 @@ def _with_photographs(
         try:
             width, height = image_size(path)
             if abs(width * pair.height / (height * pair.width) - 1) > MAX_SHAPE_ERROR:
-                raise DeixisError(f"{path} has {width} x {height} pixels, not {pair.width} x {pair.height}")
+                raise DeixisError(f"{path} has {width} x {height} pixels. Expected {pair.width} x {pair.height}")
             files[pair.image] = path
         except DeixisError as error:
             bad.add(pair.image)

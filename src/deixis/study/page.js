@@ -1,35 +1,35 @@
-// Asks a rater for one choice after another. The server says what is next and keeps what was chosen.
+// Shows one item after another to a rater. The server selects the items and stores the choices.
 
 const $ = id => document.getElementById(id);
 const figures = [...document.querySelectorAll('figure')];
 const buttons = [...document.querySelectorAll('[data-choice]')];
 const KEYS = { ArrowLeft: 'left', ArrowRight: 'right', ArrowDown: 'equal', ' ': 'equal' };
 const NAME = 'deixis-study-name';
-const TOKEN = document.querySelector('meta[name="deixis-token"]').content;  // the server refuses changes without it
+const TOKEN = document.querySelector('meta[name="deixis-token"]').content;  // required for requests that change the study
 
-let desk = null;    // what the server told last
-let busy = false;   // a choice is on its way: keys that come too soon are not taken for the next word
+let status = null;    // last response of the server
+let busy = false;   // a request is running: further keys are ignored
 
 const photograph = item => `/v1/photographs/${item}`;
 
-async function ask(path, body) {
-  const answer = await fetch(path, body === undefined ? {} : {
+async function request(path, body) {
+  const response = await fetch(path, body === undefined ? {} : {
     method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Deixis-Token': TOKEN }, body: JSON.stringify(body),
   });
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(typeof told.detail === 'string' ? told.detail : `The server answered ${answer.status}.`);
-  return told;
+  const data = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(typeof data.detail === 'string' ? data.detail : `The server returned the error ${response.status}.`);
+  return data;
 }
 
 async function step(path, body) {
   if (busy) return;
   busy = true;
   try {
-    desk = await ask(path, body);
+    status = await request(path, body);
     $('problem').hidden = true;
     await show();
   } catch (error) {
-    $('problem').textContent = error instanceof TypeError ? 'The server cannot be reached. Is the study still running?' : error.message;
+    $('problem').textContent = error instanceof TypeError ? 'The server cannot be reached. Check that the study is still running.' : error.message;
     $('problem').hidden = false;
   } finally {
     busy = false;
@@ -38,11 +38,11 @@ async function step(path, body) {
 }
 
 async function show() {
-  const { turn, done, total, ahead, more } = desk;
+  const { turn, done, total, ahead, more } = status;
   open(turn ? 'rating' : 'done');
   if (!turn) {
     $('summary').textContent = `You have rated ${total} ${total === 1 ? 'word' : 'words'}. ` +
-      (more ? 'You can stop here, or rate some more.' : 'There are no photographs left for you.');
+      (more ? 'You can stop here, or rate more photographs.' : 'All photographs are rated.');
     $('more').hidden = !more;
     $('done').querySelector('h1').focus();
     return;
@@ -50,7 +50,7 @@ async function show() {
   for (const figure of figures) {
     const image = figure.querySelector('img');
     image.src = photograph(turn.item);
-    await image.decode().catch(() => { throw new Error('The photograph cannot be shown; tell who runs this study.'); });
+    await image.decode().catch(() => { throw new Error('The photograph cannot be shown. Contact the organiser of the study.'); });
     figure.style.setProperty('--ratio', turn.width / turn.height);
     draw(figure.querySelector('svg'), turn[figure.dataset.side], turn.width, turn.height);
     image.alt = `Box ${figure.dataset.side === 'left' ? 'A' : 'B'} for ${turn.word}`;
@@ -81,14 +81,14 @@ function open(name) {
 }
 
 function choose(choice) {
-  if (busy || !desk?.turn) return;
+  if (busy || !status?.turn) return;
   for (const one of [...figures, ...buttons]) {
     one.classList.toggle('chosen', [one.dataset.side, one.dataset.choice].includes(choice));
   }
-  step(`/v1/raters/${desk.rater}/ratings`, { item: desk.turn.item, choice });
+  step(`/v1/raters/${status.rater}/ratings`, { item: status.turn.item, choice });
 }
 
-const undo = () => { if (desk && desk.done > 0) step(`/v1/raters/${desk.rater}/undo`, {}); };
+const undo = () => { if (status && status.done > 0) step(`/v1/raters/${status.rater}/undo`, {}); };
 
 function enter(name) {
   localStorage.setItem(NAME, name);
@@ -97,7 +97,7 @@ function enter(name) {
 }
 
 $('enter').addEventListener('submit', event => { event.preventDefault(); enter($('name').value); });
-$('more').addEventListener('click', () => step(`/v1/raters/${desk.rater}/more`, {}));
+$('more').addEventListener('click', () => step(`/v1/raters/${status.rater}/more`, {}));
 for (const id of ['undo', 'back']) $(id).addEventListener('click', undo);
 for (const button of buttons) button.addEventListener('click', () => choose(button.dataset.choice));
 for (const figure of figures) figure.addEventListener('click', () => choose(figure.dataset.side));
@@ -108,16 +108,16 @@ document.addEventListener('keydown', event => {
     event.preventDefault();
     undo();
   } else if (event.key in KEYS && !$('rating').hidden) {
-    if (event.key === ' ' && event.target.closest('button')) return;  // a button that has the focus is pressed
+    if (event.key === ' ' && event.target.closest('button')) return;  // the focused button handles the key
     event.preventDefault();
     choose(KEYS[event.key]);
   }
 });
 
 $('name').value = localStorage.getItem(NAME) ?? '';
-const here = sessionStorage.getItem(NAME);  // the same tab, loaded again: go on at once
-if (here) await enter(here);
-if (!desk) {
+const savedName = sessionStorage.getItem(NAME);  // reloaded tab: continue without the welcome page
+if (savedName) await enter(savedName);
+if (!status) {
   open('welcome');
   $('name').focus();
 }

@@ -1,4 +1,4 @@
-"""What two systems both have a box for: the same word of the same photograph."""
+"""Match the boxes of two systems for the same word of the same image."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Pair:
-    """A word, or a phrase, and the box that each of two systems gives it."""
+    """A word or phrase with the boxes of two systems."""
 
-    image: str  # the photograph's path in its folder
+    image: str  # path relative to the image folder
     word: str
     width: int
     height: int
@@ -26,12 +26,11 @@ class Pair:
 
 
 def match_pairs(a: Sequence[Picture], b: Sequence[Picture], quiet: bool = False) -> list[Pair]:
-    """The pairs of two systems, by photograph, then in the order in which ``a`` speaks of them.
+    """Match the boxes of two systems, ordered by image, then by word as in ``a``.
 
-    Captions of the same words are matched place by place. Others are matched by the lemmas of the head nouns, the
-    first "dog" of one caption with the first of the other. Answers to phrases are matched by the phrase, and by the
-    mention where they tell it. Pictures need ``file`` and ``size`` (see :func:`deixis.exports.look_up`); those without
-    are passed over.
+    Captions with the same words are matched by word position. Others are matched by the lemmas of the head nouns: the
+    first "dog" of one caption with the first of the other. Phrase predictions are matched by the phrase and, if given,
+    by the mention. Pictures need ``file`` and ``size`` (see :func:`deixis.exports.add_files`); others are skipped.
     """
     nouns = head_nouns([*a, *b], quiet)
     others = {picture.file: picture for picture in b if picture.file}
@@ -44,33 +43,33 @@ def match_pairs(a: Sequence[Picture], b: Sequence[Picture], quiet: bool = False)
 
 
 def _pairs(a: Picture, b: Picture, size: tuple[int, int], nouns: Mapping[str, str]) -> Iterator[Pair]:
-    said_a, said_b = _captions(a, b)
-    same = [one.words == other.words for one, other in zip(said_a, said_b, strict=True)]
-    ours = _places(a, said_a, same, nouns)
-    theirs = _places(b, said_b, same, nouns)
-    for key, one in ours.items():
-        if key in theirs:
-            other = theirs[key]
+    captions_a, captions_b = _captions(a, b)
+    same = [one.words == other.words for one, other in zip(captions_a, captions_b, strict=True)]
+    boxes_a = _by_key(a, captions_a, same, nouns)
+    boxes_b = _by_key(b, captions_b, same, nouns)
+    for key, one in boxes_a.items():
+        if key in boxes_b:
+            other = boxes_b[key]
             word = one.text if phrase_key(one.text) == phrase_key(other.text) else nouns[one.text]
             yield Pair(a.file, word, *size, one.box, other.box)
 
 
 def _captions(a: Picture, b: Picture) -> tuple[Sequence[GroundedCaption], Sequence[GroundedCaption]]:
-    """The captions that belong together: the first of both, the second of both, and so on."""
+    """Captions with the same number in both pictures."""
     count = min(len(a.captions), len(b.captions))
     return a.captions[:count], b.captions[:count]
 
 
-def _places(
+def _by_key(
     picture: Picture, captions: Sequence[GroundedCaption], same: Sequence[bool], nouns: Mapping[str, str]
 ) -> dict[Key, Grounding]:
-    """What has a box, by what it is matched on; the last part of a key counts those that are otherwise the same."""
+    """Match key -> grounding; the last part of a key numbers groundings with otherwise equal keys."""
     found: dict[Key, Grounding] = {}
-    often: defaultdict[Key, int] = defaultdict(int)
+    counts: defaultdict[Key, int] = defaultdict(int)
 
     def add(key: Key, grounding: Grounding) -> None:
-        often[key] += 1
-        found[*key, often[key]] = grounding
+        counts[key] += 1
+        found[*key, counts[key]] = grounding
 
     for number, (caption, by_place) in enumerate(zip(captions, same, strict=True)):
         for grounding in sorted(caption.all_words(), key=lambda g: (g.start, g.end)):

@@ -1,4 +1,4 @@
-"""What the ratings of a study say, counted as in Cyclical (Sec. 4.5), and how far the raters agree."""
+"""Results of a study, computed as in Cyclical (Sec. 4.5), and agreement of the raters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class Rating:
-    """What one rater found of one item."""
+    """Choice of one rater for one item."""
 
     rater: str
     item: int
@@ -28,27 +28,27 @@ class Rating:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Shares of the pairs of ratings of one item by two raters."""
+    """Shares among all pairs of ratings of the same item."""
 
     pairs: int
     same: float
-    opposite: float  # one found A better, the other B
-    ambiguous: float  # one found one of them better, the other about equal
-    kappa: float | None  # Fleiss; None where all ratings are the same and chance explains everything
+    opposite: float  # one rater chose A, the other B
+    ambiguous: float  # one rater chose A or B, the other "equal"
+    kappa: float | None  # Fleiss' kappa; None if all ratings are the same
 
     def lines(self) -> list[str]:
         """Agreement as text."""
         shares = f"{self.same:.1%} the same, {self.opposite:.1%} opposite, {self.ambiguous:.1%} ambiguous"
-        kappa = "not defined, all ratings are the same" if self.kappa is None else f"{self.kappa:.2f}"
+        kappa = "undefined (all ratings are the same)" if self.kappa is None else f"{self.kappa:.2f}"
         return [f"agreement of {self.pairs:,} pairs of ratings: {shares}", f"Fleiss' kappa: {kappa}"]
 
 
 @dataclass(frozen=True)
 class Results:
-    """The outcome; shares are of all ratings."""
+    """Results of a study; shares are of all ratings."""
 
     ratings: int
-    words: int  # that have a rating
+    words: int  # words with a rating
     images: int
     raters: Mapping[str, int]  # name -> ratings
     a: float
@@ -56,8 +56,8 @@ class Results:
     equal: float
     difference: float  # b - a
     interval: tuple[float, float]  # 95 %, images resampled
-    left: float | None  # of the ratings that prefer a side, those for the left one; far from .5 is a bias
-    agreement: Agreement | None  # None where no word has two ratings
+    left: float | None  # share of the left side among ratings that prefer a side; 0.5: no bias
+    agreement: Agreement | None  # None if no word has two ratings
 
     def to_json(self) -> Json:
         """All fields."""
@@ -80,7 +80,7 @@ class Results:
 
 
 def summarise(ratings: Sequence[Rating]) -> Results | None:
-    """The outcome of a study; None where nothing is rated yet."""
+    """Compute the results of a study; None if there are no ratings."""
     if not ratings:
         return None
     counts = Counter(rating.verdict for rating in ratings)
@@ -102,7 +102,7 @@ def summarise(ratings: Sequence[Rating]) -> Results | None:
 
 
 def agreement(ratings: Sequence[Rating]) -> Agreement | None:
-    """How far raters agree on the words that several have rated."""
+    """Agreement of the raters on the words with several ratings."""
     items: defaultdict[int, list[str]] = defaultdict(list)
     for rating in ratings:
         items[rating.item].append(rating.verdict)
@@ -118,10 +118,10 @@ def agreement(ratings: Sequence[Rating]) -> Agreement | None:
 
 
 def fleiss_kappa(items: Sequence[Sequence[str]]) -> float | None:
-    """Fleiss' kappa of items that have two ratings or more each; their numbers may differ.
+    """Fleiss' kappa of items with at least two ratings each.
 
-    With n ratings of an item, n_j of them for verdict j, its agreement is the share of pairs that agree,
-    ``sum_j n_j (n_j - 1) / (n (n - 1))``. By chance it would be ``sum_j p_j^2`` with p_j the mean share of verdict j.
+    With n ratings of an item, n_j of them for verdict j, its agreement is the share of equal pairs,
+    ``sum_j n_j (n_j - 1) / (n (n - 1))``. The chance agreement is ``sum_j p_j^2`` with p_j the mean share of verdict j.
     """
     table = np.array([[item.count(verdict) for verdict in VERDICTS] for item in items], dtype=np.float64)  # [N, 3]
     n = table.sum(1)
@@ -131,7 +131,7 @@ def fleiss_kappa(items: Sequence[Sequence[str]]) -> float | None:
 
 
 def _interval(ratings: Sequence[Rating], seed: int = 0) -> tuple[float, float]:
-    """The middle 95 % of the difference when images are drawn again: words of an image are not independent."""
+    """95 % bootstrap interval of the difference; images are resampled, as words of an image are not independent."""
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for rating in ratings:
         sums[rating.image][0] += {"a": -1, "b": 1, "equal": 0}[rating.verdict]

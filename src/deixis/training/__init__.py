@@ -1,1 +1,1 @@
-"""Training: one loop, checkpoints, recipes and model cards. It imports no method and no run."""
+"""Training: loop, checkpoints, recipes and model cards. Independent of the methods and runs."""

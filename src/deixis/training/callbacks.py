@@ -1,4 +1,4 @@
-"""What the training loop reports while it runs."""
+"""Callbacks of the training loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text files beside the weights of a trained model: recipe, validation scores, model card."""
+"""Text files of a trained model: recipe, validation scores, model card."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def card_files(
 ) -> dict[str, str]:
     """File name -> text of ``recipe.json``, ``metrics.json`` and ``README.md``.
 
-    ``scores`` are those of the best ``epoch`` (from 1), measured as ``protocol`` says. ``sources`` are the models that
-    the run started from or learnt with. ``recipe.json`` also states the supervision, for commands that list models.
+    ``scores`` are those of the best ``epoch`` (from 1), with the given ``protocol``. ``sources`` are the initial model,
+    teacher and reward model of the run. ``recipe.json`` includes the supervision, for commands that list models.
     """
     supervision = supervision_of(recipe, data, sources)
     metrics = {"best_epoch": epoch, "validation": scores}
@@ -42,7 +42,7 @@ def _model_card(
 ) -> str:
     figures = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
     description = data.extractor["description"]
-    shown = {part: description[part].get("supervision", "unknown") for part in ("backbone", "proposals")}
+    trained_on = {part: description[part].get("supervision", "unknown") for part in ("backbone", "proposals")}
     models = "".join(f"- {source.role.capitalize()}: `{source.path}`\n" for source in sources)
     return f"""# {recipe.name}
 
@@ -51,9 +51,9 @@ def _model_card(
 - Method: {recipe.paper}
 - Data: {data.source}, {len(data.training)} training and {len(data.validation)} validation images
 - Supervision: {supervision}
-{models}- Regions: `{data.extractor["name"]}` (backbone: {shown["backbone"]}; proposals: {shown["proposals"]})
+{models}- Regions: `{data.extractor["name"]}` (backbone: {trained_on["backbone"]}; proposals: {trained_on["proposals"]})
 - Validation: {figures} (one seed: {recipe.seed}; {protocol})
 
-Weights carry the licence terms of the photographs they were trained on: where the data set is for research and
-education only, so is this model.
+The licence terms of the training images apply to the weights. If the data set is for research and education only, so
+is this model.
 """

@@ -1,7 +1,7 @@
-"""Checkpoints: network, optimiser and progress of a run, from which an interrupted run resumes.
+"""Checkpoints: network, optimiser and progress of a run, used to resume an interrupted run.
 
-A checkpoint is a folder ``resume-<step>`` in the run's folder. It is written under another name, flushed and renamed;
-then the one before it is deleted. No pickle: tensors are safetensors, the rest is JSON.
+A checkpoint is a folder ``resume-<step>`` in the run's folder. It is written under a temporary name, flushed and
+renamed; then the previous checkpoint is deleted. Tensors are stored as safetensors, all other values as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"resume-(\d+)")
 
 @dataclass
 class Progress:
-    """State of a run. Random numbers follow from the seed and the step, so that no generator is saved."""
+    """State of a run. The seed and the step determine all random numbers, so no generator state is saved."""
 
     step: int = 0  # batches done, over all epochs
     epoch: int = 0  # epochs done
@@ -33,14 +33,14 @@ class Progress:
     lr: float = 0.0
     best: float = -1.0  # best score of the phase so far; -1: none yet
     best_loss: float = 0.0  # mean training loss of the epoch with the best score
-    waited: int = 0  # validations since the score rose
-    stopped_phase: int = -1  # last epoch, by the recipe, of a phase that was ended early
+    waited: int = 0  # validations since the last improvement
+    stopped_phase: int = -1  # end epoch, in the recipe, of a phase that was stopped early
     losses: dict[str, float] = field(default_factory=dict)  # sums over the current epoch
-    loss: float = 0.0  # sum over the current epoch of the loss that is minimised
+    loss: float = 0.0  # sum of the minimised loss over the current epoch
 
 
 def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim.Adam) -> None:
-    """Write a checkpoint and drop the ones before it."""
+    """Write a checkpoint and delete the previous ones."""
     place = run / f"resume-{progress.step}"
     remove_partial(run)
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
@@ -54,7 +54,7 @@ def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim
 
 
 def load(run: Path, model: nn.Module, optimiser: torch.optim.Adam) -> Progress | None:
-    """Load the newest checkpoint of a run into model and optimiser; None where there is none."""
+    """Load the newest checkpoint of a run into model and optimiser; return None if there is none."""
     found = _checkpoints(run)
     if not found:
         return None
@@ -64,14 +64,14 @@ def load(run: Path, model: nn.Module, optimiser: torch.optim.Adam) -> Progress |
         _restore_optimiser(model, optimiser, load_tensors(found[-1] / "optimiser.safetensors"))
     except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise DeixisError(
-            f"{found[-1]} does not fit this recipe ({str(error).splitlines()[0]}). "
-            "Use the recipe that the run was started with, or choose another --out."
+            f"{found[-1]} does not match this recipe ({str(error).splitlines()[0]}). "
+            "Use the original recipe of the run, or choose another --out."
         ) from None
     return progress
 
 
 def read_progress(path: Path) -> Progress:
-    """The state of a run from ``progress.json``; version 0.1 called the learning rate "rate"."""
+    """Read ``progress.json``; in version 0.1 the learning rate has the name "rate"."""
     values = json.loads(path.read_text(encoding="utf-8"))
     values.pop("best_epoch", None)
     if "rate" in values:

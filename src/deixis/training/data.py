@@ -1,4 +1,4 @@
-"""The data of a training run: samples of two splits, their regions, and the extractor that made the regions."""
+"""Data of a training run: samples of two splits, their regions, and the region extractor."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class TrainingData:
     training: Sequence[Sample]
     validation: Sequence[Sample]
     regions: Mapping[str, Regions]  # by image id
-    extractor: Json  # {"name", "description"} of the extractor that made the regions
+    extractor: Json  # {"name", "description"} of the region extractor
     source: str  # name of the data set, for the model card
 
     @classmethod
     def from_folder(cls, root: Path, store: FeatureStore, train: str = "train", val: str = "val") -> TrainingData:
-        """Read two splits of a data set; the store holds their features."""
+        """Read two splits of a data set, with regions from a feature store."""
         loader = recognise(root)
         extractor = {"name": store.extractor, "description": store.contents.description}
         return cls(loader.load(root, train), loader.load(root, val), store, extractor, loader.NAME)
 
     def usable(self) -> TrainingData:
-        """Only the samples that have captions and regions; an error where a split has none."""
+        """Keep only samples with captions and regions; raise an error if a split has none."""
         kept = replace(
             self,
             training=[s for s in self.training if s.captions and s.image_id in self.regions],

@@ -1,7 +1,7 @@
-"""The log of a run: ``log.jsonl``, one line per epoch, and the best epoch in ``metrics.json``.
+"""Log of a run: ``log.jsonl`` with one line per epoch, and the best epoch in ``metrics.json``.
 
-Epochs are counted from 1. Files of version 0.1 counted from 0 and named the learning rate "rate"; they are converted
-when they are read.
+Epochs are counted from 1. Files of version 0.1 count from 0 and have "rate" instead of "lr". They are converted when
+they are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOG = "log.jsonl"
 
 
 def read_log(run: Path) -> list[Line]:
-    """The lines of a run's log; none where there is no log."""
+    """Read the log of a run; an empty list if there is none."""
     path = run / LOG
     if not path.exists():
         return []
@@ -28,7 +28,7 @@ def read_log(run: Path) -> list[Line]:
 
 
 def current_line(line: Line) -> Line:
-    """A line as it is written now, from a line of any version."""
+    """Convert a line of any version to the current format."""
     if "lr" in line:
         return line
     renamed = {"lr" if name == "rate" else name: value for name, value in line.items()}
@@ -36,13 +36,13 @@ def current_line(line: Line) -> Line:
 
 
 def append_line(run: Path, line: Line) -> None:
-    """Add the line of an epoch."""
+    """Append the line of an epoch."""
     with (run / LOG).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
 
 def cut_log(run: Path, step: int) -> None:
-    """Remove the lines behind a step, which an interrupted run wrote after its last checkpoint."""
+    """Remove the lines after a step, written by an interrupted run after its last checkpoint."""
     path = run / LOG
     if path.exists():
         text = path.read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def cut_log(run: Path, step: int) -> None:
 
 
 def _parsed(text: str) -> Line | None:
-    """A line of the log; None where it was not written to its end."""
+    """Parse a line of the log; None if it is incomplete."""
     try:
         line = current_line(json.loads(text))
         return line if isinstance(line["step"], int) else None
@@ -62,7 +62,7 @@ def _parsed(text: str) -> Line | None:
 
 
 def best_epoch(metrics: Mapping[str, Any]) -> int | None:
-    """The epoch (from 1) whose weights were kept, from ``metrics.json`` of any version; None where it is not there."""
+    """Best epoch (from 1) in ``metrics.json`` of any version; None if missing."""
     if "best_epoch" in metrics:
         return int(metrics["best_epoch"])
     return int(metrics["epoch"]) + 1 if "epoch" in metrics else None

@@ -38,15 +38,15 @@ def train(
     finished: Callable[[Sequence[Line]], bool] = lambda lines: False,
     save_every: float = 120.0,
 ) -> Net:
-    """Train a network by a recipe; ``save(network, epoch, scores)`` is called after each epoch that is the best so far.
+    """Train a network with a recipe; call ``save(network, epoch, scores)`` after each new best epoch.
 
-    ``network(phase, batch, progress)`` returns the weighted loss terms of a batch; ``progress`` runs from 0 to 1 over
-    the training. Terms without gradient are only logged. ``validate`` returns scores; the best epoch of the last phase
-    has the highest ``recipe.monitor`` and, among equal scores, the lower training loss. ``finished(lines)`` receives
-    the log of the current phase and may end it.
+    ``network(phase, batch, progress)`` returns the weighted loss terms of a batch. ``progress`` increases from 0 to 1
+    during training. Terms without gradient are only logged. ``validate`` returns scores. The best epoch of the last
+    phase has the highest ``recipe.monitor`` and, among equal scores, the lowest training loss. ``finished(lines)`` gets
+    the log of the current phase and returns True to end it.
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
-    the order of the images and all dropout follow from the seed and the step.
+    the seed and the step determine the order of the images and all dropout.
     """
     callbacks = callbacks or Callbacks()
     run.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def train(
 
 
 def _start_phase(recipe: Recipe, phase: Phase, progress: Progress) -> None:
-    """Set the learning rate and forget the best score: the model that is kept is one of the last phase."""
+    """Set the learning rate and reset the best score, so that the saved model is from the last phase."""
     progress.lr = phase.lr or (recipe.schedule.lr if progress.epoch == 0 else progress.lr)
     progress.best, progress.best_loss, progress.waited = -1.0, 0.0, 0
 
@@ -119,16 +119,16 @@ def _step(recipe: Recipe, progress: Progress, steps: int, losses: Scores) -> Ste
 
 
 def _is_better(recipe: Recipe, progress: Progress, scores: Scores) -> bool:
-    """Whether the epoch is the best of its phase so far; updates the best score and the epochs since it rose."""
+    """Whether the epoch is the best of its phase so far; update the best score and the epochs since then."""
     if recipe.monitor not in scores:
         raise DeixisError(
-            f"recipe {recipe.name}: the monitored score {recipe.monitor} is not among the validation scores "
+            f"recipe {recipe.name}: the monitored score {recipe.monitor} is not a validation score "
             f"({', '.join(scores)}). Choose one of these with --monitor, or use validation data with boxes."
         )
     score, loss = scores[recipe.monitor], progress.loss / max(1, progress.batch)
-    rose = score > progress.best
-    progress.waited = 0 if rose else progress.waited + 1
-    better = rose or (score == progress.best and loss < progress.best_loss)
+    improved = score > progress.best
+    progress.waited = 0 if improved else progress.waited + 1
+    better = improved or (score == progress.best and loss < progress.best_loss)
     if better:
         progress.best, progress.best_loss = score, loss
     return better
@@ -143,7 +143,7 @@ def _end_epoch(
     scores: Scores,
     finished: Callable[[Sequence[Line]], bool],
 ) -> None:
-    """Log the epoch, decay the learning rate, end the phase early if asked, and move to the next epoch."""
+    """Log the epoch, decay the learning rate, check early stopping, and advance to the next epoch."""
     batches = max(1, progress.batch)
     line = {
         "epoch": progress.epoch + 1,

@@ -20,7 +20,7 @@ class Phase:
     epochs: int
     loss: str = ""  # a loss of the method; empty: its first
     branches: int = 0  # attention branches of a captioner that are trained; 0: all
-    lr: float = 0.0  # learning rate at the start of the phase; 0: as the schedule has it
+    lr: float = 0.0  # learning rate at the start of the phase; 0: that of the schedule
 
 
 @dataclass(frozen=True)
@@ -28,27 +28,27 @@ class Schedule:
     """Learning rate of Adam, gradient clipping and early stopping."""
 
     lr: float = 5e-4
-    decay: float = 0.8  # the learning rate is multiplied by this ...
-    decay_every: int = 3  # ... every so many epochs; 0: when the monitored score has not risen for `patience` epochs
+    decay: float = 0.8  # factor of the learning rate
+    decay_every: int = 3  # epochs between decays; 0: decay after `patience` epochs without improvement
     patience: int = 3
-    clip_norm: float = 0.1  # largest norm of the gradient; 0: no clipping
-    early_stop_epochs: int = 0  # end a phase when the monitored score has not risen for so many epochs; 0: never
+    clip_norm: float = 0.1  # maximum gradient norm; 0: no clipping
+    early_stop_epochs: int = 0  # epochs without improvement that end a phase; 0: never
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides a training run besides the data. Each method adds its network and its losses."""
+    """All settings of a training run except the data. Each method adds its network and its losses."""
 
-    purpose: ClassVar[str]  # what models of this method are for, in a sentence
+    purpose: ClassVar[str]  # purpose of models of this method, one sentence
     losses: ClassVar[tuple[str, ...]]  # values of Phase.loss; the first is the default
     loss_terms: ClassVar[Mapping[str, str]]  # explanation of each term that the losses report
     name: str
-    paper: str  # which row of which paper this is
+    paper: str  # row of the paper's table
     phases: tuple[Phase, ...]
     schedule: Schedule = field(default_factory=Schedule)
-    batch_images: int = 13  # images per batch, each with its five captions: about the papers' 64 captions
-    min_count: int = 5  # occurrences of a word in the training captions that put it into the vocabulary
-    max_words: int = 20  # captions are cut here, and sentences end here
+    batch_images: int = 13  # images per batch, each with five captions: about 64 captions, as in the papers
+    min_count: int = 5  # minimum occurrences of a vocabulary word in the training captions
+    max_words: int = 20  # maximum length of training captions and of generated sentences
     monitor: str  # validation score that selects the best epoch
     precision: Literal["fp32", "bf16"] = "fp32"
     seed: int = 0
@@ -59,29 +59,29 @@ class Recipe:
 
     @property
     def epochs(self) -> int:
-        """Epochs of all phases together."""
+        """Total number of epochs."""
         return sum(phase.epochs for phase in self.phases)
 
     def phase(self, epoch: int) -> tuple[Phase, int]:
-        """The phase of an epoch (from 0), and the epoch that it starts with."""
+        """Phase of an epoch (from 0), and the first epoch of that phase."""
         start = 0
         for phase in self.phases:
             if epoch < start + phase.epochs:
                 return phase, start
             start += phase.epochs
-        raise ValueError(f"recipe {self.name} has {start} epochs, there is no epoch {epoch}")
+        raise ValueError(f"recipe {self.name} has {start} epochs, so epoch {epoch} does not exist")
 
     def box_sources(self) -> tuple[str, ...]:
-        """Where the boxes come from that the losses of the phases use; empty: no loss uses boxes."""
+        """Sources of the boxes used by the losses; empty if no loss uses boxes."""
         return ()
 
     @property
     def uses_regions(self) -> bool:
-        """Whether the model reads the features of a region extractor, or else pixels."""
+        """Whether the input is features of a region extractor; otherwise it is pixels."""
         return True
 
     def check_losses(self) -> None:
-        """Refuse a phase whose loss the method does not have."""
+        """Raise an error if the method does not have the loss of a phase."""
         for phase in self.phases:
             if phase.loss not in ("", *self.losses):
                 raise DeixisError(
@@ -90,10 +90,10 @@ class Recipe:
 
 
 def from_json(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Build a dataclass from its JSON; nested dataclasses and tuples of them too. Absent fields get their defaults."""
+    """Build a dataclass from JSON, including nested dataclasses and tuples; missing fields get defaults."""
     names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
     if unknown := [name for name in values if name not in names]:
-        raise DeixisError(f"{cls.__name__} has no field '{unknown[0]}'; it has {', '.join(names)}.")
+        raise DeixisError(f"{cls.__name__} has no field '{unknown[0]}'. Use one of {', '.join(names)}.")
     types = get_type_hints(cls)
     return cls(**{name: _convert(types[name], value) for name, value in values.items()})
 

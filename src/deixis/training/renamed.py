@@ -1,4 +1,4 @@
-"""Names of version 0.1 that changed: fields of recipes, options of ``deixis train``, recipes of added-up losses."""
+"""Changed names of version 0.1: fields of recipes, options of ``deixis train``, recipes with combined losses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIELDS: dict[str, dict[str, str]] = {
     "self_taught": {"warm_up": "warmup"},
     "model": {"explain": "map_source"},
 }
-"""Old -> new names of the fields of a recipe, by the (old) name of the group that they are in; "" is the recipe."""
+"""Old -> new names of the fields of a recipe, by the old name of their group; "" is the recipe itself."""
 
 VALUES = {
     ("model", "place"): {"best": "attention"},
@@ -34,10 +34,10 @@ VALUES = {
 """Old -> new values of a field, by its group and name."""
 
 ROLES = {"start": "init_from", "judge": "reward_model"}
-"""Old -> new names of the models that a run starts from or learns with: options, and fields of ``table.toml``."""
+"""Old -> new names of the initial model and the reward model: options, and fields of ``table.toml``."""
 
 REMOVED = ("supervision",)
-"""Fields of old recipes that are derived now."""
+"""Fields of old recipes that are now computed."""
 
 _COMBINED = re.compile(
     r"(?P<base>[a-z-]+?)(?:\+(?P<teacher>scan|pos-scan))?(?P<cycle>\+cycle)?"
@@ -46,12 +46,12 @@ _COMBINED = re.compile(
 
 
 def current_fields(recipe: Json) -> Json:
-    """The fields of a kept recipe under their present names; those that are derived now are left out."""
+    """Convert the fields of a stored recipe to their current names, without the computed ones."""
     return {FIELDS[""].get(name, name): _renamed(value, name) for name, value in recipe.items() if name not in REMOVED}
 
 
 def _renamed(value: Any, group: str) -> Any:
-    """A group, or a list of groups, with the present names of its entries; other values unchanged."""
+    """Rename the entries of a group or of a list of groups; other values are unchanged."""
     if isinstance(value, list):
         return [_renamed(each, group) for each in value]
     if not isinstance(value, dict):
@@ -64,7 +64,7 @@ def _renamed(value: Any, group: str) -> Any:
 
 
 def refuse_old_options(args: Sequence[str]) -> None:
-    """Raise an error that names the new option where an argument is an option of version 0.1."""
+    """Raise an error with the new name if an argument is an option of version 0.1."""
     for arg in args:
         option = arg.split("=", 1)[0]
         if not option.startswith("--"):
@@ -77,7 +77,7 @@ def refuse_old_options(args: Sequence[str]) -> None:
 
 
 def _new_option(option: str) -> str | None:
-    """The present name of an option; None where it did not change."""
+    """Current name of an option; None if unchanged."""
     parts = option.replace("-", "_").split(".")
     new = [ROLES.get(parts[0]) or FIELDS[""].get(parts[0], parts[0]), *parts[1:]]
     if len(parts) > 1:
@@ -87,7 +87,7 @@ def _new_option(option: str) -> str | None:
 
 
 def combined_command(name: str) -> str | None:
-    """The arguments that stand for the name of added-up losses, such as ``updown+pos-scan-small``; None for others."""
+    """Arguments for a recipe name with combined losses, such as ``updown+pos-scan-small``; None for other names."""
     found = _COMBINED.fullmatch(name)
     if found is None or "+" not in name:
         return None

@@ -1,6 +1,6 @@
-"""The supervision of a model: captions, and every use of boxes in its losses, validation, proposals and source models.
+"""Supervision of a model: captions, and any use of boxes in its losses, validation, proposals and source models.
 
-The text is derived from what a run used, written into the model card and into ``recipe.json``.
+The text is computed from the settings of a run and written to the model card and ``recipe.json``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CAPTIONS = "photographs with captions"
 PAIRS = f"{CAPTIONS}, no boxes"
 
 BOX_SCORES = frozenset({"accuracy", "mean_iou", "pointing", "F1_all", "F1_loc"})
-"""Validation scores that are computed with boxes of the validation set."""
+"""Validation scores that need boxes of the validation set."""
 
 
 @dataclass(frozen=True)
 class SourceModel:
-    """A trained model that a run starts from or learns with."""
+    """Initial model, teacher or reward model of a run."""
 
     role: str  # "initial model", "teacher" or "reward model"
     path: Path  # a model folder, or a published checkpoint
@@ -30,18 +30,18 @@ class SourceModel:
 
     @classmethod
     def read(cls, role: str, path: Path) -> SourceModel:
-        """The source model in a folder, with the supervision that its ``recipe.json`` states."""
+        """Read the supervision of a source model from its ``recipe.json``."""
         return cls(role, path, read_supervision(path))
 
 
 def supervision_of(recipe: Recipe, data: TrainingData, sources: Sequence[SourceModel] = ()) -> str:
-    """Describe what a run learns from besides pixels; "no boxes" only where no part of it has used any."""
+    """Describe the supervision of a run; "no boxes" only if no part of it used boxes."""
     boxes = "".join(f", and {source}" for source in recipe.box_sources())
     parts = []
     if recipe.monitor in BOX_SCORES:
         parts.append(f"best epoch selected by {recipe.monitor} on boxes of the validation set")
     for source in sources:
-        text = source.supervision.split(PROPOSALS)[0]  # they have the same proposals as this run
+        text = source.supervision.split(PROPOSALS)[0]  # the proposals are those of this run
         if text not in (CAPTIONS, PAIRS):
             parts.append(f"{source.role}: {text}")
     proposals = str(data.extractor["description"].get("proposals", {}).get("supervision", ""))

@@ -68,7 +68,7 @@ def test_settings_name_no_folder_of_the_machine(experiment: Experiment) -> None:
     assert isinstance(amc, AlbefRecipe)
     assert with_data(amc, Path("on/my/disk")) == replace(amc, detections="on/my/disk/detections-coco80.json.gz")
     for run in experiment.rows["amc"].runs:
-        assert experiment.asked(run)["recipe"]["detections"] == "{data}/detections-coco80.json.gz"
+        assert experiment.settings(run)["recipe"]["detections"] == "{data}/detections-coco80.json.gz"
 
 
 def test_headline_rows_have_several_seeds(experiment: Experiment) -> None:

@@ -249,7 +249,7 @@ class Hollow(Runner):
 
     def train(self, run: Run) -> None:
         self.model(run).mkdir(exist_ok=True)
-        asked = self.experiment.asked(run)
+        asked = self.experiment.settings(run)
         write_json(self.model(run) / "table.json", {"asked": asked, "seconds": 0, "finished": True})
 
     def keep(self, run: Run) -> None:
@@ -271,7 +271,7 @@ def keep_by_hand(
     values |= {score.signature: {score.name: score.value} for score in made}
     fields: dict[str, Any] = {
         "run": run.name,
-        "asked": experiment.asked(run),
+        "asked": experiment.settings(run),
         "supervision": "photographs with captions, no boxes",
         "extractor": "eyes",
         "proposals": "none",
@@ -323,7 +323,7 @@ def test_a_run_that_lacks_a_score_is_skipped_until_the_next_time(tmp_path: Path)
                 raise MissingScore("no Java")
             super().keep(run)
 
-    runner = hollow(tmp_path, Once, say=said.append)
+    runner = hollow(tmp_path, Once, message=said.append)
     everything = {run.name for run in runner.experiment.runs()}
     runner.run_all(runner.experiment.runs())
     assert said == ["no Java"]
@@ -369,7 +369,7 @@ def test_two_processes_add_a_run_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [("no JSON", "not a kept run"), ('{"run": "x"}', "missing"), ("[]", "not a kept run")],
+    [("no JSON", "invalid run"), ('{"run": "x"}', "missing"), ("[]", "invalid run")],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
     experiment = described(tmp_path / "toy")
@@ -524,7 +524,7 @@ def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('"updown-small"', '"updwn-small"', r"row 'plain': there is no recipe 'updwn-small'. Did you mean updown"),
+        ('"updown-small"', '"updwn-small"', r"row 'plain': unknown recipe 'updwn-small'. Did you mean updown"),
         ('"updown-small"', '"updown+scan-small"', r"row 'plain': .*deixis train updown-small --teacher scan"),
         ('teacher = "matcher"', 'judge = "matcher"', r"row 'taught': 'judge' is now 'reward_model'"),
         ("--min-count 1", "--minimum 1", r"row 'plain': --minimum is now --min-count"),
@@ -549,7 +549,7 @@ def test_a_row_with_one_seed_serves_every_seed_of_others(tmp_path: Path) -> None
             'place = "votes"',
             "row 'plain-vote': field 'place': 'votes' is not valid. Use one of attention, vote",
         ),
-        ('score = "F1_all"', 'score = "F2_all"', "no metric 'F2_all'"),
+        ('score = "F1_all"', 'score = "F2_all"', "Unknown metric 'F2_all'"),
         (
             'baseline = "plain"',
             'baseline = "whole"',
@@ -585,12 +585,12 @@ def test_a_grounder_has_the_features_of_the_captioner(tmp_path: Path) -> None:
 def test_a_setting_that_a_kept_run_does_not_have_must_be_empty(tmp_path: Path) -> None:
     experiment = described(tmp_path / "toy")
     run = Run(experiment.rows["plain-vote"], 0)
-    asked = experiment.asked(run)
+    asked = experiment.settings(run)
     del asked["grounder"]
     keep_by_hand(experiment, run, {"CIDEr": [0.0]}, asked=asked)
     assert run.name in read_kept(experiment)
     found = described(tmp_path / "toy", TOML.replace('place = "vote"', 'place = "vote"\ngrounder = "matcher"'))
-    with pytest.raises(DeixisError, match=r"run 'plain-vote-0': made with other settings: grounder \(kept"):
+    with pytest.raises(DeixisError, match=r"run 'plain-vote-0': stored result with other settings: grounder \(kept"):
         read_kept(found)
 
 
@@ -601,12 +601,12 @@ def test_a_model_that_started_from_another_seed_is_another_model(tmp_path: Path)
     one = described(
         tmp_path / "toy", text.replace('seeds = [0, 1]\nplace = "attention"', 'seeds = [0]\nplace = "attention"')
     )
-    assert one.asked(Run(one.rows["plain-found"], 1))["grounder"] == "matcher-0"
+    assert one.settings(Run(one.rows["plain-found"], 1))["grounder"] == "matcher-0"
     several = described(tmp_path / "toy", text)
     keep_by_hand(one, Run(one.rows["taught"], 0), {"CIDEr": [0.0]})
     assert list(read_kept(several)) == ["taught-0"]
     keep_by_hand(one, Run(one.rows["taught"], 1), {"CIDEr": [0.0]})
-    with pytest.raises(DeixisError, match=r"run 'taught-1': made with other settings: given\.teacher \(kept"):
+    with pytest.raises(DeixisError, match=r"run 'taught-1': stored result with other settings: given\.teacher \(kept"):
         read_kept(several)
 
 

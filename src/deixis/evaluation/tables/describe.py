@@ -24,14 +24,14 @@ from deixis.training.recipe import Recipe
 from deixis.types import HeatPlace, Json, Place
 
 FILE = "table.toml"
-ROLES = ("init_from", "teacher", "reward_model")  # fields of a row that name rows whose models its training takes
+ROLES = ("init_from", "teacher", "reward_model")  # fields of a row: names of the rows with the models for its training
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
 INVALID_NAME = "invalid name. Use letters, digits, '+', '.', '_' or '-'."
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and columns that are shown together."""
+    """One table: rows and columns."""
 
     name: str
     title: str
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def given(self) -> dict[str, str]:
-        """Role -> row, of the models that the training takes."""
+        """Role -> row, for the models used in training."""
         return {role: row for role in ROLES if (row := getattr(self, role))}
 
     @property
@@ -118,18 +118,18 @@ class Experiment:
         return sorted(found, key=lambda run: -1 if run.seed is None else run.seed)
 
     def needed(self, run: Run) -> list[Run]:
-        """List the runs whose models a run takes."""
+        """List the runs whose models a run uses."""
         return [self.model_for(run, name) for name in run.row.needs]
 
     def model_for(self, run: Run, name: str) -> Run:
-        """Select the run of another row whose model a run takes: the same seed, or the only one of that row."""
+        """Select the run of another row whose model a run uses: the same seed, or the only seed of that row."""
         row = self.rows[name]
         return Run(row, row.seeds[0] if len(row.seeds) == 1 else run.seed)
 
-    def asked(self, run: Run) -> Json:
-        """Describe all settings of a run; kept with its result and compared with later settings.
+    def settings(self, run: Run) -> Json:
+        """Return all settings of a run, which are stored with its result and compared with later settings.
 
-        Other rows are named with their seeds, as a model that started from another seed is another model.
+        Other rows have their seed in the name, because the result depends on it.
         """
         row = run.row
         return {
@@ -172,7 +172,7 @@ def read_experiment(folder: Path) -> Experiment:
 
 
 def _row(name: str, values: Any, where: str) -> Row:
-    """Read a row and check what concerns no other row."""
+    """Read a row and check its fields, without the other rows."""
     table = {"title": name, "recipe": "", "options": "", **value_of(values, dict, where)}
     for old, new in renamed.ROLES.items():
         require(old not in table, where, f"'{old}' is now '{new}'. Use the new name.")
@@ -224,7 +224,7 @@ def _table(values: Any, rows: Mapping[str, Row], where: str) -> Table:
     require(table.baseline in table.rows, where, f"the baseline '{table.baseline}' is not among its rows. Add it.")
     for score in scores:
         with located(where):
-            group_of(score)  # refuses unknown scores
+            group_of(score)  # raises an error for unknown scores
     for score in table.chart:
         require(score in scores, where, f"the chart shows '{score}', which is not among its columns. Add it.")
     return replace(table, chart=table.chart or tuple(scores))

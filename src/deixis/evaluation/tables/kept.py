@@ -1,4 +1,4 @@
-"""Kept runs of a comparison: ``runs.jsonl`` beside ``table.toml``, one line of JSON per finished run."""
+"""Stored runs of a comparison: ``runs.jsonl`` next to ``table.toml``, one line of JSON per finished run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KeptRun:
     """One line of the file."""
 
     run: str
-    asked: Json  # see Experiment.asked
+    asked: Json  # settings, see Experiment.settings
     supervision: str
     extractor: str
     proposals: str  # the supervision of the region proposals
@@ -45,13 +45,13 @@ class KeptRun:
 
 
 def read_kept(experiment: Experiment) -> dict[str, KeptRun]:
-    """Read the kept runs of an experiment by name; refuse runs with other settings than ``table.toml`` has now."""
+    """Read the stored runs of an experiment by name; raise an error if settings differ from ``table.toml``."""
     path = experiment.folder / FILE
     lines = _read(path)
     runs = [run for run in experiment.runs() if run.name in lines]
     for run in runs:
         where, split = f"{path}, run '{run.name}'", experiment.report
-        require_same(where, lines[run.name].asked, experiment.asked(run))
+        require_same(where, lines[run.name].asked, experiment.settings(run))
         require(split in lines[run.name].values, where, f"no scores on '{split}'. Delete the line to run it again.")
     return {run.name: lines[run.name] for run in runs}
 
@@ -68,28 +68,28 @@ def keep_run(experiment: Experiment, kept: KeptRun) -> None:
 
 
 def _read(path: Path) -> dict[str, KeptRun]:
-    """Read all lines but an incomplete last one, which an interrupted process left."""
+    """Read all complete lines; an interrupted process may leave an incomplete last line."""
     found = {}
     *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
     for number, line in enumerate(lines, start=1):
         try:
             kept = KeptRun(**json.loads(line))
         except (TypeError, ValueError) as error:
-            raise BadFile(path, f"not a kept run ({error})", number) from None
+            raise BadFile(path, f"invalid run ({error})", number) from None
         found[kept.run] = kept
     return found
 
 
 def require_same(where: str | Path, before: Json, now: Json) -> None:
-    """Refuse a result that was made with other settings. A field that did not exist then must be empty now."""
+    """Raise an error if a result has other settings. Fields missing in the old result must be empty now."""
     absent = {name: value for name, value in now.items() if name not in before and not value}
     changed = differences(_current({**absent, **before}), now)
     advice = "Give the row a new name, or delete the old result to run it again."
-    require(not changed, where, f"made with other settings: {', '.join(changed)}. {advice}")
+    require(not changed, where, f"stored result with other settings: {', '.join(changed)}. {advice}")
 
 
 def _current(asked: Json) -> Json:
-    """Give kept settings their present names; fields of a recipe that were added later have their defaults."""
+    """Convert stored settings to their current names; new fields of a recipe get their defaults."""
     recipe = None if asked["recipe"] is None else settings_of(read_recipe({"paper": "", **asked["recipe"]}))
     given = {renamed.ROLES.get(role, role): run for role, run in asked["given"].items()}
     return {**asked, "recipe": recipe, "given": given}

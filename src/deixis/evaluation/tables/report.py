@@ -91,6 +91,6 @@ def _seconds(experiment: Experiment, run: Run, kept: Kept) -> dict[str, float]:
 
 
 def supervision(kept: KeptRun) -> str:
-    """Describe in a few words what a run was trained on besides pixels, boxes behind its proposals included."""
+    """Short text about the supervision of a run, including the boxes used for its proposals."""
     shown = "captions" if kept.supervision == PAIRS else kept.supervision.replace(CAPTIONS, "captions")
     return with_proposals(shown, kept.proposals)

@@ -31,7 +31,7 @@ from deixis.training.log import read_log
 from deixis.types import Json
 from deixis.vision.store import FeatureStore
 
-STATE = "table.json"  # in the folder of a model: settings, processor time so far, whether the training is finished
+STATE = "table.json"  # in the model folder: settings, processor time, whether the training is finished
 
 
 class MissingScore(DeixisError):
@@ -40,7 +40,7 @@ class MissingScore(DeixisError):
 
 @dataclass(eq=False)
 class Runner:
-    """Do the runs of an experiment. Models are trained in the folder ``work``, which may be lost later."""
+    """Runner of an experiment. Models are trained in the folder ``work``, which may be deleted afterwards."""
 
     experiment: Experiment
     data: Path
@@ -49,28 +49,28 @@ class Runner:
     progress: Callable[[str], AbstractContextManager[Callbacks]] = lambda name: nullcontext(
         Callbacks()
     )  # of training a run
-    say: Callable[[str], None] = lambda text: None
+    message: Callable[[str], None] = lambda text: None
     device: str = "auto"  # of evaluation
 
     def __post_init__(self) -> None:
-        self.skipped: set[str] = set()  # runs that lack a score
+        self.skipped: set[str] = set()  # runs with a missing score
         splits = self.experiment.train, self.experiment.choose
         self.store = cache(lambda name: FeatureStore(self.stores[name]))
         self.training_data = cache(lambda name: TrainingData.from_folder(self.data, self.store(name), *splits))
         self.reference = cache(lambda split: read_reference(self.data, split))
 
     def run_all(self, runs: Sequence[Run], wait: Callable[[], None] = lambda: time.sleep(5)) -> None:
-        """Do all runs without a kept result. ``wait`` is called while other processes do all that is left."""
+        """Do all runs without a stored result. ``wait`` is called while other processes do the remaining runs."""
         self.work.mkdir(parents=True, exist_ok=True)
         self.skipped.clear()
         self._check_stores(runs)
         waiting = False
         while left := self._left(runs):
-            if any(self._run(run) for run in left):  # one run, as other processes may have done the next
+            if any(self._run(run) for run in left):  # only one run: other processes may have finished the next
                 waiting = False
                 continue
             if not waiting:
-                self.say(f"waiting for {left[0].name}, which another process runs")
+                self.message(f"waiting for {left[0].name}, which another process runs")
             waiting = True
             wait()
 
@@ -91,7 +91,7 @@ class Runner:
                 require(one.extractor == own, self.stores[name], f"{found}. {advice}")
 
     def _run(self, run: Run) -> bool:
-        """Do a run and before it the missing models that it needs; False: another process is doing one of them."""
+        """Train missing models that a run needs, then do the run; False if another process is doing one of them."""
         held = lock(self.work / f"{run.name}.lock")
         if held is None:
             return False
@@ -104,7 +104,7 @@ class Runner:
                 try:
                     self.keep(run)
                 except MissingScore as error:
-                    self.say(str(error))
+                    self.message(str(error))
                     self.skipped.add(run.name)
         return True
 
@@ -120,7 +120,7 @@ class Runner:
         """Train the model of a run, or resume its training."""
         folder, recipe = self.model(run), run.recipe
         assert recipe is not None
-        asked = {**self.experiment.asked(run), "extractor": self.store(run.row.features).extractor}
+        asked = {**self.experiment.settings(run), "extractor": self.store(run.row.features).extractor}
         before: Json = {"asked": asked, "seconds": 0.0, "finished": False}
         if (folder / STATE).exists():
             before = read_json(folder / STATE)
@@ -157,7 +157,7 @@ class Runner:
         values: dict[str, dict[str, dict[str, float]]] = {}
         statistics: dict[str, str] = {}
         for split in dict.fromkeys((experiment.choose, experiment.report)):
-            self.say(f"{run.name}: evaluating on {split}")
+            self.message(f"{run.name}: evaluating on {split}")
             result = self.evaluate(run, split)
             for score in sorted(columns & result.absent.keys()):
                 advice = f"Run the same command again, or remove {score} from {experiment.folder / FILE}."
@@ -171,7 +171,7 @@ class Runner:
         trained = run.row.recipe is not None
         kept = KeptRun(
             run=run.name,
-            asked=experiment.asked(run),
+            asked=experiment.settings(run),
             supervision=joint_supervision(shown[0], shown[-1]) if shown else "nothing",
             extractor=store.extractor,
             proposals=store.contents.description.get("proposals", {}).get("supervision", "unknown"),

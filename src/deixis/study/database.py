@@ -1,6 +1,6 @@
-"""The book of a study: items, raters, whose turn is what, and the ratings, in one SQLite file.
+"""Database of a study: items, raters, assignments and ratings in one SQLite file.
 
-Everything is written as soon as it is known, so a study can be stopped and gone on with at any time.
+Each change is written immediately, so a study can be stopped and resumed at any time.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ CREATE TABLE ratings (place INTEGER PRIMARY KEY AUTOINCREMENT, rater INTEGER NOT
 
 @dataclass(frozen=True)
 class Plan:
-    """How a study is laid out; as in Cyclical's, a rater sees 25 images and an image is seen by two raters."""
+    """Design of a study; the defaults are those of Cyclical: 25 images per rater, two raters per image."""
 
-    a: str = "A"  # what the systems are called
+    a: str = "A"  # names of the systems
     b: str = "B"
-    images_each: int = 25  # for a rater at a time; 0: all of them
-    raters_each: int = 2  # for an image
+    images_each: int = 25  # images per rater and assignment; 0: all
+    raters_each: int = 2  # raters per image
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a rater is asked: which of two boxes fits the word better. It does not say whose box is whose."""
+    """One question to a rater: which of two boxes fits the word better. The systems are not named."""
 
     item: int
     image: str
@@ -67,52 +67,56 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Where a rater stands."""
+class RaterStatus:
+    """Progress of a rater."""
 
     done: int
     total: int
-    turn: Turn | None  # None: all is rated
-    ahead: int | None  # the item after it
-    more: bool  # whether there are images that this rater has not been given
+    turn: Turn | None  # None: all items are rated
+    ahead: int | None  # the following item
+    more: bool  # whether some images are not yet assigned to this rater
 
 
-class Book:
-    """A study's file. Every method opens it for itself, so that threads and processes can share it."""
+class StudyDatabase:
+    """SQLite file of a study. Each method opens its own connection, so that threads and processes can share it."""
 
     def __init__(self, path: Path) -> None:
-        """Open a study that exists."""
+        """Open an existing study."""
         self.path = path
         if not path.is_file():
-            raise DeixisError(f"{path} does not exist; 'deixis study A B --images DIR --out {path}' begins a study.")
+            raise DeixisError(
+                f"{path} does not exist. Start a study with 'deixis study A B --images DIR --out {path}'."
+            )
         try:
             with self._open() as table:
-                told = dict(table.execute("SELECT name, value FROM study"))
+                stored = dict(table.execute("SELECT name, value FROM study"))
         except sqlite3.DatabaseError as error:
-            raise DeixisError(f"{path} is not a study ({error}); name the file that 'deixis study' made.") from None
-        if told.get("format") != FORMAT:
-            raise DeixisError(f"{path} is a study of another version ({told.get('format')}); this one makes {FORMAT}.")
-        self.plan = Plan(**json.loads(told["plan"]))
-        self._fingerprint = told["fingerprint"]
+            raise DeixisError(f"{path} is not a study ({error}). Expected a file written by 'deixis study'.") from None
+        if stored.get("format") != FORMAT:
+            raise DeixisError(f"{path} has the format {stored.get('format')}. Expected {FORMAT}; start a new study.")
+        self.plan = Plan(**json.loads(stored["plan"]))
+        self._fingerprint = stored["fingerprint"]
 
     @classmethod
-    def begin(cls, path: Path, plan: Plan, pairs: Sequence[Pair]) -> Book:
-        """Begin a study, or go on with it where the file is of the same plan and pairs; another one is refused."""
-        mark = _fingerprint(plan, pairs)
+    def create_or_open(cls, path: Path, plan: Plan, pairs: Sequence[Pair]) -> StudyDatabase:
+        """Create a study, or open it if the file has the same plan and pairs; raise an error if it differs."""
+        fingerprint = _fingerprint(plan, pairs)
         if path.exists():
-            book = cls(path)
-            if book._fingerprint != mark:
-                raise DeixisError(f"{path} is a study of other predictions or another plan; choose another --out.")
-            return book
+            database = cls(path)
+            if database._fingerprint != fingerprint:
+                raise DeixisError(f"{path} is a study with other predictions or options. Choose another --out.")
+            return database
         if not pairs:
-            raise DeixisError("there is no word that both have a box for; are they predictions for the same images?")
-        told = {"format": FORMAT, "plan": json.dumps(asdict(plan)), "fingerprint": mark}
+            raise DeixisError(
+                "The two prediction files have no common word with boxes. Check that they are for the same images."
+            )
+        stored = {"format": FORMAT, "plan": json.dumps(asdict(plan)), "fingerprint": fingerprint}
         rows = [(p.image, p.word, p.width, p.height, json.dumps(p.a), json.dumps(p.b)) for p in pairs]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(path) as tmp_path, closing(sqlite3.connect(tmp_path)) as table, table:
                 table.executescript(_SCHEMA)
-                table.executemany("INSERT INTO study VALUES (?, ?)", told.items())
+                table.executemany("INSERT INTO study VALUES (?, ?)", stored.items())
                 table.executemany(
                     "INSERT INTO items (image, word, width, height, a, b) VALUES (?, ?, ?, ?, ?, ?)", rows
                 )
@@ -121,21 +125,21 @@ class Book:
         return cls(path)
 
     def images(self) -> list[str]:
-        """The photographs of the study."""
+        """List the images of the study."""
         with self._open() as table:
             return [image for (image,) in table.execute("SELECT image FROM items GROUP BY image ORDER BY MIN(item)")]
 
     def image_of(self, item: int) -> str | None:
-        """The photograph of an item; None where there is no such item."""
+        """Image of an item; None if the item does not exist."""
         with self._open() as table:
             found = table.execute("SELECT image FROM items WHERE item = ?", [item]).fetchone()
         return None if found is None else str(found[0])
 
     def enter(self, name: str) -> int:
-        """The number of a rater, by name; who comes for the first time gets images to rate."""
+        """Return the number of a rater by name; a new rater gets images assigned."""
         shown = " ".join(unicodedata.normalize("NFC", name).split())[:LONGEST_NAME]
         if not shown.isprintable() or not shown:
-            raise DeixisError("a name has at least one letter; enter the one you go by.")
+            raise DeixisError("The name is empty or has invalid characters. Enter your name.")
         known = shown.casefold()
         with self._open(write=True) as table:
             table.execute("INSERT INTO raters (name, known) VALUES (?, ?) ON CONFLICT DO NOTHING", [shown, known])
@@ -145,13 +149,13 @@ class Book:
         return int(rater)
 
     def more(self, rater: int) -> None:
-        """Give a rater another share of the images."""
+        """Assign more images to a rater."""
         with self._open(write=True) as table:
             if table.execute("SELECT 1 FROM raters WHERE rater = ?", [rater]).fetchone():
                 self._assign(table, rater)
 
-    def desk(self, rater: int) -> Desk | None:
-        """Where a rater stands; None where nobody has that number."""
+    def status(self, rater: int) -> RaterStatus | None:
+        """Progress of a rater; None if the rater does not exist."""
         with self._open() as table:
             if not table.execute("SELECT 1 FROM raters WHERE rater = ?", [rater]).fetchone():
                 return None
@@ -162,12 +166,12 @@ class Book:
                 "WHERE rater = ? AND item NOT IN (SELECT item FROM ratings WHERE rater = ?) ORDER BY turn LIMIT 2",
                 [rater, rater],
             ).fetchall()
-            [every] = table.execute("SELECT COUNT(*) FROM items").fetchone()
+            [all_items] = table.execute("SELECT COUNT(*) FROM items").fetchone()
         turn = _turn(*rows[0]) if rows else None
-        return Desk(done, total, turn, int(rows[1][0]) if len(rows) > 1 else None, total < every)
+        return RaterStatus(done, total, turn, int(rows[1][0]) if len(rows) > 1 else None, total < all_items)
 
     def rate(self, rater: int, item: int, choice: Choice) -> bool:
-        """Note a choice, in place of an earlier one; False where the item is not among the rater's."""
+        """Store a choice, replacing an earlier one; return False if the item is not assigned to the rater."""
         with self._open(write=True) as table:
             found = table.execute("SELECT a_left FROM turns WHERE rater = ? AND item = ?", [rater, item]).fetchone()
             if found is None:
@@ -177,12 +181,12 @@ class Book:
         return True
 
     def undo(self, rater: int) -> None:
-        """Forget the rater's last choice; its item is asked again."""
+        """Delete the rater's last choice; its item is shown again."""
         with self._open(write=True) as table:
             table.execute("DELETE FROM ratings WHERE place = (SELECT MAX(place) FROM ratings WHERE rater = ?)", [rater])
 
     def ratings(self) -> list[Rating]:
-        """All ratings, in the order in which they were given."""
+        """List all ratings, in chronological order."""
         with self._open() as table:
             rows = table.execute(
                 "SELECT name, item, image, verdict, a_left FROM ratings JOIN turns USING (rater, item) "
@@ -191,19 +195,19 @@ class Book:
         return [Rating(name, item, image, verdict, bool(left)) for name, item, image, verdict, left in rows]
 
     def assigned(self) -> dict[str, int]:
-        """Name of each rater -> how many words they were given."""
+        """Rater name -> number of assigned words."""
         with self._open() as table:
             return dict(table.execute("SELECT name, COUNT(*) FROM turns JOIN raters USING (rater) GROUP BY rater"))
 
     def words(self) -> int:
-        """How many words there are to rate."""
+        """Number of words in the study."""
         with self._open() as table:
             return int(table.execute("SELECT COUNT(*) FROM items").fetchone()[0])
 
     def _assign(self, table: sqlite3.Connection, rater: int) -> None:
-        """Give images to a rater: first those that another rater has and too few have, then untouched ones, then any.
+        """Assign images to a rater: first those with some but too few raters, then those without raters, then others.
 
-        The order of the images and, for half of them, which system is on the left come from the seed and the name.
+        The seed and the name determine the order of the images. System A is on the left for half of them.
         """
         items: dict[str, list[int]] = {}
         for item, image in table.execute("SELECT item, image FROM items ORDER BY item"):
@@ -216,27 +220,27 @@ class Book:
             for (image,) in table.execute("SELECT image FROM turns JOIN items USING (item) WHERE rater = ?", [rater])
         }
         [known] = table.execute("SELECT known FROM raters WHERE rater = ?", [rater]).fetchone()
-        dice = random.Random(f"{self.plan.seed} {len(own)} {known}")
+        rng = random.Random(f"{self.plan.seed} {len(own)} {known}")
         free = [image for image in items if image not in own]
-        dice.shuffle(free)
+        rng.shuffle(free)
 
-        def need(image: str) -> tuple[bool, int]:
+        def priority(image: str) -> tuple[bool, int]:
             enough = seen[image] >= self.plan.raters_each
             return enough, seen[image] if enough else -seen[image]
 
-        chosen = sorted(free, key=need)[: self.plan.images_each or None]
-        dice.shuffle(chosen)
+        chosen = sorted(free, key=priority)[: self.plan.images_each or None]
+        rng.shuffle(chosen)
         sides = [index % 2 == 0 for index in range(len(chosen) + 1)]
-        sides = sides[dice.randrange(2) :][: len(chosen)]  # of an odd number, either side may be the one more
-        dice.shuffle(sides)
+        sides = sides[rng.randrange(2) :][: len(chosen)]  # for an odd number, the extra image may have either side
+        rng.shuffle(sides)
         [last] = table.execute("SELECT COALESCE(MAX(turn), 0) FROM turns WHERE rater = ?", [rater]).fetchone()
-        asked = [(item, left) for image, left in zip(chosen, sides, strict=True) for item in items[image]]
-        rows = [(rater, last + place, item, left) for place, (item, left) in enumerate(asked, start=1)]
+        assigned_items = [(item, left) for image, left in zip(chosen, sides, strict=True) for item in items[image]]
+        rows = [(rater, last + place, item, left) for place, (item, left) in enumerate(assigned_items, start=1)]
         table.executemany("INSERT INTO turns VALUES (?, ?, ?, ?)", rows)
 
     @contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection whose changes are kept when the block ends well, and whose readings are of one moment."""
+        """Open a transaction: committed if the block succeeds, with a consistent snapshot for reading."""
         with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as table:
             table.execute("PRAGMA foreign_keys = ON")
             table.execute("BEGIN IMMEDIATE" if write else "BEGIN")
