@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 
@@ -26,3 +27,8 @@ class Callbacks:
     step: Callable[[Step], None] = lambda step: None
     validated: Callable[[int, Mapping[str, float], bool], None] = lambda epoch, scores, best: None  # epoch from 1
     message: Callable[[str], None] = lambda text: None  # such as sample captions of a validation
+
+
+def no_progress(name: str) -> AbstractContextManager[Callbacks]:
+    """Return callbacks that do nothing, for a run of this name."""
+    return nullcontext(Callbacks())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
@@ -56,6 +57,12 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """All fields, nested, as plain values."""
         return asdict(self)
+
+    def settings(self) -> dict[str, Any]:
+        """All fields as JSON values, without ``paper``, which is a text about them."""
+        settings: dict[str, Any] = json.loads(json.dumps(self.to_json()))
+        del settings["paper"]
+        return settings
 
     @property
     def epochs(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deixis.model_folder import PROPOSALS, read_supervision
+from deixis.model_folder import PROPOSALS, read_supervision, with_proposals
 from deixis.training.data import TrainingData
 from deixis.training.recipe import Recipe
 
@@ -48,3 +48,9 @@ def supervision_of(recipe: Recipe, data: TrainingData, sources: Sequence[SourceM
     if recipe.uses_regions and proposals.startswith("boxes"):
         parts.append(f"proposals: {proposals}")
     return "; ".join([f"{CAPTIONS}{boxes}", *parts]) if boxes or parts else PAIRS
+
+
+def short_supervision(supervision: str, proposals: str) -> str:
+    """Return a short text about the supervision of a run, including the boxes used for its proposals."""
+    shown = "captions" if supervision == PAIRS else supervision.replace(CAPTIONS, "captions")
+    return with_proposals(shown, proposals)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -133,19 +132,12 @@ class Experiment:
         """
         row = run.row
         return {
-            "recipe": None if run.recipe is None else settings_of(run.recipe),
+            "recipe": None if run.recipe is None else run.recipe.settings(),
             **{name: getattr(row, name) for name in ("source", "control", "place", "features")},
             "grounder": self.model_for(run, row.grounder).name if row.grounder else "",
             "given": {role: self.model_for(run, other).name for role, other in row.given.items()},
             "seed": run.seed,
         }
-
-
-def settings_of(recipe: Recipe) -> Json:
-    """Describe all settings of a recipe; ``paper`` is a text about them."""
-    settings: Json = json.loads(json.dumps(recipe.to_json()))
-    del settings["paper"]
-    return settings
 
 
 def read_experiment(folder: Path) -> Experiment:

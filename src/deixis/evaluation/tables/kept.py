@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deixis.data.reading import BadFile
 from deixis.differences import differences
-from deixis.evaluation.tables.describe import Experiment, settings_of
+from deixis.evaluation.tables.describe import Experiment
 from deixis.files import encode_text, lock
 from deixis.metrics.score import Score, compact_json, unpack_scores
 from deixis.runs.recipes import read_recipe
@@ -90,6 +90,6 @@ def require_same(where: str | Path, before: Json, now: Json) -> None:
 
 def _current(asked: Json) -> Json:
     """Convert stored settings to their current names; new fields of a recipe get their defaults."""
-    recipe = None if asked["recipe"] is None else settings_of(read_recipe({"paper": "", **asked["recipe"]}))
+    recipe = None if asked["recipe"] is None else read_recipe({"paper": "", **asked["recipe"]}).settings()
     given = {renamed.ROLES.get(role, role): run for role, run in asked["given"].items()}
     return {**asked, "recipe": recipe, "given": given}

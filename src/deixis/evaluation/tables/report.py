@@ -10,10 +10,9 @@ from pathlib import Path
 from deixis.evaluation.tables.describe import Experiment, Run, Table
 from deixis.evaluation.tables.kept import KeptRun, read_kept
 from deixis.metrics.bootstrap import Comparison, Scores, paired_bootstrap
-from deixis.model_folder import with_proposals
 from deixis.show.comparison import ComparisonTable, Entry, Line, draw_chart, to_markdown
 from deixis.show.markdown import between_marks
-from deixis.training.supervision import CAPTIONS, PAIRS
+from deixis.training.supervision import short_supervision
 from deixis.types import Json
 
 RESAMPLES = 10_000
@@ -73,7 +72,7 @@ def _line(experiment: Experiment, table: Table, runs: Sequence[Run], kept: Kept,
         row=row.name,
         title=row.title,
         kind="control" if row.control else "reevaluated" if row.source else "trained",
-        supervision=supervision(own[0]),
+        supervision=short_supervision(own[0].supervision, own[0].proposals),
         extractor=own[0].extractor,
         seeds=[run.seed for run in runs if run.seed is not None],
         core_minutes=statistics.mean(one.training_seconds for one in own) / 60,
@@ -88,9 +87,3 @@ def _seconds(experiment: Experiment, run: Run, kept: Kept) -> dict[str, float]:
     for other in experiment.needed(run):
         found |= _seconds(experiment, other, kept)
     return found
-
-
-def supervision(kept: KeptRun) -> str:
-    """Short text about the supervision of a run, including the boxes used for its proposals."""
-    shown = "captions" if kept.supervision == PAIRS else kept.supervision.replace(CAPTIONS, "captions")
-    return with_proposals(shown, kept.proposals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from deixis.model_folder import read_supervision
 from deixis.runs.recipes import with_data
 from deixis.runs.run import InitFrom, run_recipe
 from deixis.toml import require
-from deixis.training.callbacks import Callbacks
+from deixis.training.callbacks import Callbacks, no_progress
 from deixis.training.data import TrainingData
 from deixis.training.log import read_log
 from deixis.types import Json
@@ -46,9 +46,7 @@ class Runner:
     data: Path
     work: Path
     stores: Mapping[str, Path]  # feature stores by name
-    progress: Callable[[str], AbstractContextManager[Callbacks]] = lambda name: nullcontext(
-        Callbacks()
-    )  # of training a run
+    progress: Callable[[str], AbstractContextManager[Callbacks]] = no_progress  # of training a run
     message: Callable[[str], None] = lambda text: None
     device: str = "auto"  # of evaluation
 
