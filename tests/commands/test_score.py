@@ -416,7 +416,7 @@ def test_an_empty_reference_is_an_error(tmp_path, flickr, run):
     (flickr / "test.txt").write_text("")
     code, _, told = run(answers, "--reference", flickr)
     assert code == 1
-    assert "the split 'test' of" in told
+    assert "the split 'test' is empty" in told
 
 
 @pytest.mark.skipif(not PACK.is_dir(), reason="no Flickr30k Entities here; DEIXIS_FLICKR30K_ENTITIES names its folder")
