@@ -98,9 +98,10 @@ def test_force_decoding_a_caption_repeats_its_attention(world: World) -> None:
 def test_phrases_are_answered_at_their_head_noun(world: World) -> None:
     sample = world.samples[0]
     answers = attended_phrases(world.models, world.reference(world.samples[:1]), world.photos, "attention")
-    caption = sample.captions[0]
-    phrase = next(p for p in caption.phrases if len(p.text.split()) == 2)  # "the dog": the head is the last word
-    (answer,) = answers[Mention(sample.image_id, phrase.text, 0, phrase.start)]
+    named = [(n, p) for n, c in enumerate(sample.captions) for p in c.phrases if p.entity not in (None, "scene")]
+    number, phrase = next((n, p) for n, p in named if len(p.text.split()) == 2)  # "the dog": its head is the last word
+    caption = sample.captions[number]
+    (answer,) = answers[Mention(sample.image_id, phrase.text, number, phrase.start)]
     regions = world.regions[sample.image_id]
     ((candidate,),) = world.captioner.force_decode([regions], [[caption.tokens]])
     step = phrase.end - 1

@@ -90,7 +90,12 @@ def test_a_folder_stands_for_its_kind_of_matcher(tmp_path: Path) -> None:
     vocabulary = Vocabulary.build([["a", "dog"]], 1)
     for count in ("all", "nouns"):
         net = ScanNet(ScanConfig(len(vocabulary), 4, words=4, embed=4, count=count))
-        ScanGrounder(net, vocabulary, {"name": "made", "description": {}}, count).save_pretrained(tmp_path / count)
+        ScanGrounder(
+            net,
+            vocabulary,
+            {"name": "made", "description": {"backbone": {"name": "b"}, "proposals": {"name": "p"}}},
+            count,
+        ).save_pretrained(tmp_path / count)
     assert matcher(str(tmp_path / "all"), "--teacher") == ("scan", tmp_path / "all")
     assert matcher(str(tmp_path / "nouns"), "--teacher") == ("pos-scan", tmp_path / "nouns")
     losses, rest = AddedLosses.parse(["--seeds", "2", f"--teacher={tmp_path / 'nouns'}", "--cycle.decode", "1"])

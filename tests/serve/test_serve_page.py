@@ -283,7 +283,7 @@ def test_two_models_stand_side_by_side(page: Page, models: Models) -> None:
     page.hover("#columns article:nth-child(1) .sentence button")
     expect(page.locator("#columns article").nth(1)).not_to_have_class(re.compile(r"\blit\b"))
     page.select_option("#second", "grounder")
-    expect(page.locator("#columns .sentence").nth(1)).to_contain_text("finds phrases")
+    expect(page.locator("#columns .sentence").nth(1)).to_contain_text("grounds phrases")
     page.fill("#phrase", models.present)
     page.keyboard.press("Enter")
     expect(page.locator(".phrases button")).to_have_count(2)
@@ -334,12 +334,12 @@ def test_errors_are_sentences(page: Page) -> None:
     choose(page, b"x" * (BYTES + 1), "big.png")
     expect(problem).to_contain_text("big.png has 0.4 MB")
     page.set_input_files("#file", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"hello"})
-    expect(problem).to_contain_text("notes.txt is not a photograph")
+    expect(problem).to_contain_text("notes.txt is not an image")
     captioned(page)
     expect(problem).to_be_hidden()
     page.route("**/v1/caption*", lambda route: route.abort())
     choose(page)
-    expect(problem).to_have_text("The server does not answer. Is it still running?")
+    expect(problem).to_have_text("The server does not respond. Check that it is running.")
 
 
 def test_a_busy_server_is_asked_again(page: Page) -> None:

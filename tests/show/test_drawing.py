@@ -118,7 +118,7 @@ def test_branches_stand_in_rows_of_words_and_columns_of_branches() -> None:
 def test_every_word_needs_a_look_of_every_branch() -> None:
     with pytest.raises(ValueError, match="every branch"):
         draw_branches(photo(), MAN, [[Grounding("man", (0, 0, 9, 9), 0.1)]], [[True]])
-    with pytest.raises(DeixisError, match="no branches"):
+    with pytest.raises(DeixisError, match="no grounded word"):
         draw_branches(photo(), caption("nothing here"), [], [])
 
 

@@ -182,7 +182,7 @@ def test_a_transformer_of_timm_gives_its_patches_as_a_map() -> None:
 def test_what_timm_cannot_give_is_refused_in_a_sentence() -> None:
     with pytest.raises(DeixisError, match=r"timm-pooled has features of shape \[1, 12\], expected a map"):
         Timm("pooled")
-    with pytest.raises(DeixisError, match="timm cannot make 'nonsense'"):
+    with pytest.raises(DeixisError, match="timm cannot create 'nonsense'"):
         Timm("nonsense")
 
 

@@ -364,7 +364,7 @@ def test_input_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         make_grounder(PIXELS).encode([bare])
     make_grounder(PIXELS).save_pretrained(tmp_path)
     (tmp_path / "vocabulary.json").unlink()
-    with pytest.raises(DeixisError, match="word pieces, is not there"):
+    with pytest.raises(DeixisError, match="does not exist; it must have the vocabulary of word pieces"):
         AlbefGrounder.from_pretrained(tmp_path)
 
 

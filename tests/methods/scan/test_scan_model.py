@@ -240,7 +240,7 @@ def test_another_kind_of_model_is_refused(grounder: ScanGrounder, tmp_path: Path
     grounder.save_pretrained(tmp_path)
     config = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(config.replace('"matcher",', '"captioner",'))
-    with pytest.raises(DeixisError, match="another kind"):
+    with pytest.raises(DeixisError, match="expected: matcher, format 1"):
         ScanGrounder.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(config.replace('"embed": 12', '"embed": 13'))
     with pytest.raises(DeixisError, match="not a matcher that this version can read"):

@@ -223,9 +223,9 @@ def test_regions_of_another_extractor_are_refused(captioner: Captioner) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("config.json", None, "config.json is not there"),
+        ("config.json", None, "is not a model folder: it has no config.json"),
         ("config.json", "{", "cannot be read"),
-        ("config.json", '{"kind": "grounder", "format": 1}', "another kind"),
+        ("config.json", '{"kind": "grounder", "format": 1}', "of kind grounder, format 1; expected: captioner"),
         ("weights.safetensors", None, "weights.safetensors"),
         ("weights.safetensors", "torn", "not a captioner"),
         ("vocabulary.json", None, "vocabulary.json"),
