@@ -361,7 +361,7 @@ def test_page_of_grounded_captions(tmp_path, run):
     page = tmp_path / "page.html"
     run(tmp_path / "generated.json", *files, *lemmas, "--missing", "zero", "--html", page, "--quiet")
     html = page.read_text()
-    for title in ("What happens to object words", "How wrong boxes are wrong", "F1_all by class frequency"):
+    for title in ("Errors of object words", "Kinds of wrong boxes", "F1_all by class frequency"):
         assert title in html
     assert html.count('class="slice"') == 5 + 3
 
