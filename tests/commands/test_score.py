@@ -361,7 +361,7 @@ def test_page_of_grounded_captions(tmp_path, run):
     page = tmp_path / "page.html"
     run(tmp_path / "generated.json", *files, *lemmas, "--missing", "zero", "--html", page, "--quiet")
     html = page.read_text()
-    for title in ("What happens to object words", "How wrong boxes are wrong", "F1_all by class frequency"):
+    for title in ("Errors of object words", "Kinds of wrong boxes", "F1_all by class frequency"):
         assert title in html
     assert html.count('class="slice"') == 5 + 3
 
@@ -416,7 +416,7 @@ def test_an_empty_reference_is_an_error(tmp_path, flickr, run):
     (flickr / "test.txt").write_text("")
     code, _, told = run(answers, "--reference", flickr)
     assert code == 1
-    assert "the split 'test' of" in told
+    assert "the split 'test' is empty" in told
 
 
 @pytest.mark.skipif(not PACK.is_dir(), reason="no Flickr30k Entities here; DEIXIS_FLICKR30K_ENTITIES names its folder")

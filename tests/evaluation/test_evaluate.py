@@ -96,14 +96,6 @@ def test_force_decoding_a_caption_repeats_its_attention(world: World) -> None:
 
 
 def test_phrases_are_answered_at_their_head_noun(world: World) -> None:
-<<<<<<< HEAD
-    sample = world.samples[0]
-    answers = attended_phrases(world.models, world.reference(world.samples[:1]), world.photos, "attention")
-    named = [(n, p) for n, c in enumerate(sample.captions) for p in c.phrases if p.entity not in (None, "scene")]
-    number, phrase = next((n, p) for n, p in named if len(p.text.split()) == 2)  # "the dog": its head is the last word
-    caption = sample.captions[number]
-    (answer,) = answers[Mention(sample.image_id, phrase.text, number, phrase.start)]
-=======
     answers = attended_phrases(world.models, world.reference(), world.photos, "attention")
     mention = next(each for each in answers if len(each.phrase.split()) == 2)  # "the dog": the head is the last word
     (answer,) = answers[mention]
@@ -111,7 +103,6 @@ def test_phrases_are_answered_at_their_head_noun(world: World) -> None:
     assert mention.caption is not None
     assert mention.start is not None
     caption = sample.captions[mention.caption]
->>>>>>> tests-pipelines
     regions = world.regions[sample.image_id]
     ((candidate,),) = world.captioner.force_decode([regions], [[caption.tokens]])
     step = mention.start + 1

@@ -103,7 +103,7 @@ def _add_study(app: FastAPI, database: StudyDatabase, photographs: Mapping[str, 
         return status(database.enter(name))
 
     @app.get("/v1/raters/{rater}")
-    def stand(rater: int) -> Json:
+    def rater_status(rater: int) -> Json:
         """Return the next item."""
         return status(_checked_number(rater))
 

@@ -450,10 +450,7 @@ def test_means_deviations_and_the_bootstrap_by_hand(tmp_path: Path) -> None:
     text = to_markdown(summary, "t.png")
     assert "| a | 0, 1 | 20.0 ± 14.1 | **0.00 ± 0.00** | 2 |" in text
     assert "| the other | 0, 1 | **45.0 ± 21.2** \\* | 0.50 ± 0.00 | 7 |" in text
-<<<<<<< HEAD
-=======
     assert "Supervision: captions. Mean" in text  # a common supervision is no column
->>>>>>> tests-pipelines
     assert "2 tests: about 0.1 false positives are expected" in text
     assert f"| the other | +25.0 (+25.0 to +25.0), p 0.0001 | +0.50 (+0.00 to +1.00), p {worse.p:.4f} |" in text
     assert "CIDEr: `how:CIDEr`" in text

@@ -88,8 +88,8 @@ def require_same(where: str | Path, before: Json, now: Json) -> None:
     require(not changed, where, f"stored result with other settings: {', '.join(changed)}. {advice}")
 
 
-def _current(asked: Json) -> Json:
+def _current(settings: Json) -> Json:
     """Convert stored settings to their current names; new fields of a recipe get their defaults."""
-    recipe = None if asked["recipe"] is None else read_recipe({"paper": "", **asked["recipe"]}).settings()
-    given = {renamed.ROLES.get(role, role): run for role, run in asked["given"].items()}
-    return {**asked, "recipe": recipe, "given": given}
+    recipe = None if settings["recipe"] is None else read_recipe({"paper": "", **settings["recipe"]}).settings()
+    given = {renamed.ROLES.get(role, role): run for role, run in settings["given"].items()}
+    return {**settings, "recipe": recipe, "given": given}

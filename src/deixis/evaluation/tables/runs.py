@@ -118,18 +118,18 @@ class Runner:
         """Train the model of a run, or resume its training."""
         folder, recipe = self.model(run), run.recipe
         assert recipe is not None
-        asked = {**self.experiment.settings(run), "extractor": self.store(run.row.features).extractor}
-        before: Json = {"asked": asked, "seconds": 0.0, "finished": False}
+        settings = {**self.experiment.settings(run), "extractor": self.store(run.row.features).extractor}
+        before: Json = {"asked": settings, "seconds": 0.0, "finished": False}
         if (folder / STATE).exists():
             before = read_json(folder / STATE)
-            require_same(folder, before["asked"], asked)
+            require_same(folder, before["asked"], settings)
         if before["finished"]:
             return
         began = time.process_time()
 
         def save(finished: bool = False) -> None:
             seconds = before["seconds"] + time.process_time() - began
-            write_json(folder / STATE, {"asked": asked, "seconds": seconds, "finished": finished})
+            write_json(folder / STATE, {"asked": settings, "seconds": seconds, "finished": finished})
 
         folder.mkdir(parents=True, exist_ok=True)
         save()
