@@ -1,7 +1,8 @@
-"""CSV: one row per box, or per caption without a box. Boxes are x1, y1, x2, y2 in pixels, 0-based, end-exclusive.
+"""CSV export: one row per box, or per caption without a box.
 
-A row with a caption is a grounding of the words [start, end). A row without a caption is a phrase prediction. Texts
-that a spreadsheet would evaluate as a formula are written with an apostrophe before them; reading removes it.
+Boxes are x1, y1, x2, y2 in pixels, 0-based, end-exclusive. A row with a caption is a grounding of the words [start,
+end). A row without a caption is a phrase prediction. Texts that a spreadsheet would evaluate as a formula are written
+with an apostrophe before them; reading removes it.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def segment_id(video: str, segment: str) -> str:
 
 
 def _parse(path: Path) -> tuple[Any, list[int]]:
-    """Parse a JSON or JSON lines file; also return the line of each record. NaN is accepted here and checked later."""
+    """Parse a JSON or JSON lines file; also return the line of each record. NaN is checked later."""
     text = read_text(path, MAX_JSON)
     try:
         document = json.loads(text)

@@ -99,7 +99,7 @@ class StudyDatabase:
 
     @classmethod
     def create_or_open(cls, path: Path, plan: Plan, pairs: Sequence[Pair]) -> StudyDatabase:
-        """Create a study, or open it if the file has the same plan and pairs; raise an error if it differs."""
+        """Create a study, or open one with the same plan and pairs; raise an error if they differ."""
         fingerprint = _fingerprint(plan, pairs)
         if path.exists():
             database = cls(path)

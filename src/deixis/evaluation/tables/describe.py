@@ -121,7 +121,7 @@ class Experiment:
         return [self.model_for(run, name) for name in run.row.needs]
 
     def model_for(self, run: Run, name: str) -> Run:
-        """Select the run of another row whose model a run uses: the same seed, or the only seed of that row."""
+        """Select the run of another row whose model is used: the same seed, or its only seed."""
         row = self.rows[name]
         return Run(row, row.seeds[0] if len(row.seeds) == 1 else run.seed)
 
