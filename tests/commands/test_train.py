@@ -64,7 +64,7 @@ def test_added_losses_and_values_make_one_recipe(monkeypatch: pytest.MonkeyPatch
     ]
     assert options.recipe.cycle.decode == 1
     assert options.recipe.teacher == "pos-scan-small"
-    assert options.init_from == Path("old")
+    assert options.init_from == "old"
 
 
 def test_the_display_counts_from_one_and_explains_each_loss_once() -> None:
@@ -81,3 +81,20 @@ def test_the_display_counts_from_one_and_explains_each_loss_once() -> None:
     assert "epoch 1/3, step 2/6 · words 2.50" in said
     assert "epoch 1/3: CIDEr 0.5000 (best so far)" in said
     assert "None" not in said
+
+
+def test_initial_weights_are_given_by_name_or_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "FeatureStore", lambda path: None)
+    monkeypatch.setattr("deixis.training.data.TrainingData.from_folder", lambda *_: None)
+    given = []
+
+    def run(recipe: object, data: object, out: Path, callbacks: object, init: object) -> None:
+        given.append(init.model)  # type: ignore[attr-defined]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deixis.runs.run.run_recipe", run)
+    where = ["--data", "data", "--features", "store", "--out", str(tmp_path / "run")]
+    for name in ("deixis-8k-pairs", str(tmp_path)):
+        with pytest.raises(KeyboardInterrupt):
+            command.cli(["updown-small", *where, "--init-from", name])
+    assert [path.name for path in given] == ["deixis-8k-pairs", tmp_path.name]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
-from deixis.files import exclusive, make_folder
+from deixis.files import exclusive, make_folder, write_atomic
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
 from deixis.training.recipe import Recipe
@@ -44,7 +44,7 @@ class Options(Generic[AnyRecipe]):
     features: Path  # its feature store (see deixis features)
     out: Path  # folder of the run; it becomes the model folder
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
-    init_from: Path | None = None  # trained model with the initial weights (a captioner then runs the last phase only)
+    init_from: str = ""  # initial weights: model name, folder, or .pth of ALBEF; captioners run the last phase only
     teacher: str = ""  # matcher whose attention is distilled: scan, pos-scan or the folder of a trained one
     cycle: Switch = False  # replace the loss of the last phase by the cycle of Cyclical
     reward: Literal["", "cider"] = ""  # then train self-critically with this reward
@@ -78,6 +78,7 @@ def train(options: Options[Recipe]) -> int:
 
     from deixis.commands.training_progress import TrainingProgress
     from deixis.device import train_on
+    from deixis.pipelines.models import model_folder
     from deixis.runs.run import InitFrom, run_recipe, seed_summary
     from deixis.training.data import TrainingData
     from deixis.training.log import best_epoch
@@ -89,8 +90,9 @@ def train(options: Options[Recipe]) -> int:
     store = FeatureStore(options.features)
     with console.status(f"reading {options.data}"):
         data = TrainingData.from_folder(options.data, store, options.train_split, options.val_split)
+    given = options.init_from
     init = InitFrom(
-        options.init_from,
+        None if not given else Path(given) if Path(given).is_file() else model_folder(given),
         matcher(options.teacher, "--teacher")[1] if options.teacher else None,
         matcher(options.reward_model, "--reward-model")[1] if options.reward_model else None,
     )
@@ -106,7 +108,7 @@ def train(options: Options[Recipe]) -> int:
         console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
     if options.seeds > 1:
         summary = seed_summary(found)
-        (options.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        write_atomic(options.out / "summary.json", json.dumps(summary, indent=1) + "\n")
         for name, value in summary.items():
             console.print(f"{name}: {value['mean']:.4f} ± {value['std']:.4f} over {options.seeds} seeds")
     return 0
