@@ -40,7 +40,7 @@ def test_help_of_a_recipe_lists_its_values(capsys: pytest.CaptureFixture[str]) -
         (["updown", *WHERE, "--judge", "x"], "--judge is now --reward-model"),
         (["updown", *WHERE, "--schedule.rate", "1"], "--schedule.rate is now --schedule.lr"),
         (["scan", *WHERE, "--cycle"], "does not train a captioner"),
-        (["updown", *WHERE, "--teacher", "no-such-folder"], "nor the folder of a trained matcher"),
+        (["updown", *WHERE, "--teacher", "no-such-folder"], "or the folder of a trained matcher"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_next_step(
