@@ -41,7 +41,7 @@ def caption(
     model: str = DEFAULT_CAPTIONER,
     grounder: str | None = None,
     rerank: RerankOption = "grounder",
-    place: PlaceOption | None = None,
+    place: PlaceOption = None,
     check: CheckOption = "all",
     draw: Path | None = None,
     branches: Path | None = None,

@@ -62,7 +62,7 @@ RerankOption = Annotated[
     tyro.conf.arg(help="choose the sentence with the grounder's match scores, or by its own probability (none)."),
 ]
 PlaceOption = Annotated[
-    Literal["attention", "vote", "grounder", "heat", "alpha", "threshold"],
+    Literal["attention", "vote", "grounder", "heat", "alpha", "threshold"] | None,
     tyro.conf.arg(
         help="rule for the boxes: the captioner's attention (attention, vote), the grounder (grounder), or one of the "
         "grounder's rules for heat maps (heat, alpha, threshold). If not given: the grounder where there is one."

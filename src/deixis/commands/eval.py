@@ -37,7 +37,7 @@ def eval(
     out: Path | None = None,
     grounder: str | None = None,
     rerank: RerankOption = "grounder",
-    place: PlaceOption | None = None,
+    place: PlaceOption = None,
     check: CheckOption = "all",
     shown: int = 12,
     device: Device = "auto",

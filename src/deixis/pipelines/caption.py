@@ -24,7 +24,7 @@ BATCH = 16  # photographs that are prepared and decoded together
 class CaptionOptions:
     """Steps of the pipeline that can be changed; the defaults are what every verb does."""
 
-    rerank: Literal["grounder", "none"] = "grounder"  # the grounder where there is one that can
+    rerank: Literal["grounder", "none"] = "grounder"  # use the grounder, if it has comparable scores
     place: PlaceOption | None = None  # None: the grounder where there is one, else the captioner's own rule
     checks: tuple[Check, ...] = CHECKS
     heat: bool = False  # keep the grounder's heat maps
@@ -68,7 +68,7 @@ def finish(photo: Photo, beam: Sequence[Candidate], models: Models, options: Cap
 
 
 def prepare(photos: Sequence[Photo], models: Models, options: CaptionOptions) -> None:
-    """Extract regions and encode them with the grounder, a batch in one pass; what is there is not made again."""
+    """Extract missing regions, and encode all photographs with the grounder in one pass."""
     for photo in photos:
         photo.regions(models.extractor)
     if models.grounder is not None and (reranks(models, options) or options.place not in ("attention", "vote")):
@@ -76,7 +76,7 @@ def prepare(photos: Sequence[Photo], models: Models, options: CaptionOptions) ->
 
 
 def reranks(models: Models, options: CaptionOptions) -> bool:
-    """Return whether beams are reranked: the grounder reads the same regions and its scores are comparable."""
+    """Return whether beams are reranked: if the grounder reads the captioner's regions and has rerank weights."""
     grounder = models.grounder
     able = grounder is not None and models.shares_regions and grounder.rerank_weights is not None
     return able and options.rerank == "grounder"
@@ -94,7 +94,7 @@ def caption_stream(
     options: CaptionOptions = DEFAULT,
     measure: Callable[[str], AbstractContextManager[None]] = lambda part: nullcontext(),
 ) -> Iterator[CaptionResult]:
-    """Caption any number of photographs in batches, in their order; ``measure`` times the part "caption".
+    """Caption any number of photographs in batches, in their order; ``measure`` is a timer for the part "caption".
 
     After an interrupt, the photographs that are already opened are captioned before it is raised.
     """

@@ -225,7 +225,7 @@ def extractor_name(description: Json) -> str:
 
 
 def _check_description(description: Json, name: str) -> None:
-    """Raise ValueError if a description, of a file that may be damaged, has no names or sizes out of bounds."""
+    """Raise ValueError if a description has no names, or if its sizes are out of bounds."""
     if not isinstance(description, dict) or not isinstance(name, str) or len(name) > MAX_NAME:
         raise ValueError("an extractor must have a name and a description")
     for part, size, largest in (("backbone", "long_side", MAX_SIDE), ("proposals", "limit", MAX_BOXES)):
