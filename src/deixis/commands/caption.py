@@ -64,7 +64,7 @@ def caption(
         photos: photographs, and folders of photographs (with subfolders).
         model: captioner, a name of the package or a folder (see deixis models).
         grounder: phrase grounder that reranks sentences and grounds their noun phrases, by name or folder. If not
-            given, the default captioner uses the default grounder and others none; "none": none.
+            given, the default captioner uses the default grounder, other captioners use none. "none" disables it.
         draw: write the photograph with boxes and sentence (.png, .jpg, .svg); for several photographs a folder.
         branches: write the attention of each branch of the captioner at each noun phrase, for one photograph.
         out: append a line of JSON for each photograph to this file; photographs that it has are skipped.
