@@ -49,8 +49,8 @@ class Photographs:
 
 def find_photographs(given: Sequence[Path]) -> list[Path]:
     """Return the given files, and the images of given folders with their subfolders, each once."""
-    if len(given) == 1 and not given[0].is_dir():
-        load_image(given[0])  # an unreadable file is an error before any model is loaded
+    if len(given) == 1 and not given[0].exists():
+        load_image(given[0])  # raises an error that names near files
     found: dict[Path, None] = {}
     for path in given:
         inside = list(images_in(path)) if path.is_dir() else [path]

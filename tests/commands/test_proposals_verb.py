@@ -110,7 +110,7 @@ def test_wrong_use_is_explained(flickr, capsys):
         assert run(["proposals", str(flickr), "--split", "val", *arguments]) == code
         return capsys.readouterr().err
 
-    assert "no proposals called 'nonsense'; choose selective-search" in complaint("--proposals", "nonsense")
+    assert "unknown proposals 'nonsense'. Use selective-search" in complaint("--proposals", "nonsense")
     assert "at least 1" in complaint("--counts", "0", code=2)
     assert run(["proposals", str(flickr), "--split", "train"]) == 1
     assert "has no phrase with a box" in capsys.readouterr().err

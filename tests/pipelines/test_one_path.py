@@ -54,7 +54,7 @@ def photo(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def client(shipped: Models) -> Iterator[TestClient]:
     assert shipped.grounder is not None
-    with TestClient(create_app(Engine([shipped.captioner, shipped.grounder]))) as started:
+    with TestClient(create_app(Engine([shipped.captioner, shipped.grounder])), "http://127.0.0.1") as started:
         yield started
 
 

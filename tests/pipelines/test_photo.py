@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from deixis import DeixisError, cli
+from deixis.commands import caption as caption_module
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.pipelines import photo as photo_module
 from deixis.pipelines.api import CaptionPipeline, GroundPipeline
@@ -40,6 +41,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(owner, name, counting)
 
     count(photo_module, "load_image", lambda *_, **__: 1)
+    count(caption_module, "load_image", lambda *_, **__: 1)
     count(Image, "open", lambda *_, **__: 1)
     count(RegionExtractor, "extract", lambda self, image, boxes=None, image_id="": int(boxes is None))
     count(AlbefGrounder, "encode", lambda self, photos: len(photos))

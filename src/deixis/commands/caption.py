@@ -28,6 +28,7 @@ from deixis.commands.console import (
     track,
 )
 from deixis.errors import DeixisError, UsageError
+from deixis.images import load_image
 from deixis.photographs import find_photographs
 from deixis.pipelines.captions_file import CaptionsFile
 from deixis.pipelines.models import DEFAULT_CAPTIONER
@@ -78,6 +79,7 @@ def caption(
     alone = len(wanted) == 1 and not photos[0].is_dir()
     if branches is not None and not alone:
         raise UsageError("--branches draws one photograph, but several are given. Give one photograph.")
+    decoded = {str(wanted[0]): load_image(wanted[0])} if alone else {}  # an unreadable file is an error at once
     console, clock = stderr_console(quiet), Clock()
     with console.status("importing torch"), clock.measure("import"):
         import torch
@@ -98,7 +100,7 @@ def caption(
         before = len(wanted) - len(left)
         if before:
             console.print(f"{before:,} of {len(wanted):,} photographs are already captioned.")
-        opened = open_photos(left, models.extractor, processes_for(processes, len(left)), skipped.append)
+        opened = open_photos(left, models.extractor, processes_for(processes, len(left)), skipped.append, decoded)
         if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
             opened = track(opened, len(left), console)  # else the printed sentences show the progress
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+
+from PIL import Image
 
 from deixis.errors import DeixisError
 from deixis.pipelines.photo import Photo
@@ -14,11 +16,18 @@ from deixis.vision.extractor import RegionExtractor
 
 
 def open_photos(
-    paths: Sequence[Path], extractor: RegionExtractor, processes: int, skipped: Callable[[str], None]
+    paths: Sequence[Path],
+    extractor: RegionExtractor,
+    processes: int,
+    skipped: Callable[[str], None],
+    decoded: Mapping[str, Image.Image] | None = None,
 ) -> Iterator[Photo]:
-    """Yield photographs with their regions, in order; files that cannot be read are reported and left out."""
+    """Yield photographs with their regions, in order; files that cannot be read are reported and left out.
+
+    ``decoded`` has images that are already open, by path.
+    """
     if processes == 1:
-        yield from _one_by_one(paths, extractor, skipped)
+        yield from _one_by_one(paths, extractor, skipped, decoded or {})
         return
     jobs = [Job(str(path), (path,)) for path in paths]
     make = partial(_make, extractor.description, extractor.grid, str(extractor.device))
@@ -31,9 +40,15 @@ def open_photos(
                 yield Photo(outcome.job.image_id, regions=outcome.regions)
 
 
-def _one_by_one(paths: Sequence[Path], extractor: RegionExtractor, skipped: Callable[[str], None]) -> Iterator[Photo]:
+def _one_by_one(
+    paths: Sequence[Path],
+    extractor: RegionExtractor,
+    skipped: Callable[[str], None],
+    decoded: Mapping[str, Image.Image],
+) -> Iterator[Photo]:
     for path in paths:
-        photo = Photo(str(path))
+        image = decoded.get(str(path))
+        photo = Photo(str(path), open_image=None if image is None else image.copy)
         try:
             photo.regions(extractor)
         except DeixisError as error:

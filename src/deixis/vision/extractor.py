@@ -203,7 +203,10 @@ def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int =
 
 def build_parts(description: Json) -> tuple[Backbone, Proposer]:
     """Build backbone and proposer from a description; raise if this installation cannot."""
-    wanted = extractor_name(description)
+    try:
+        wanted = extractor_name(description)
+    except (KeyError, TypeError):
+        raise DeixisError("the model's extractor is not described, so that only a feature store can be used.") from None
     try:
         backbone, proposals = description["backbone"], description["proposals"]
         size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""
@@ -229,9 +232,10 @@ def _check_description(description: Json, name: str) -> None:
     if not isinstance(description, dict) or not isinstance(name, str) or len(name) > MAX_NAME:
         raise ValueError("an extractor must have a name and a description")
     for part, size, largest in (("backbone", "long_side", MAX_SIDE), ("proposals", "limit", MAX_BOXES)):
-        about = description.get(part)
-        if not isinstance(about, dict) or not isinstance(about.get("name"), str) or len(about["name"]) > MAX_NAME:
-            raise ValueError(f"the extractor's description has no {part} with a name")
+        about = description.get(part, {})  # features from elsewhere may have no such part, and parts without a name
+        called = about.get("name", "") if isinstance(about, dict) else None
+        if not isinstance(called, str) or len(called) > MAX_NAME:
+            raise ValueError(f"the {part} of the extractor's description are not valid")
         value = about.get(size, 1)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
             raise ValueError(f"{size} of the extractor's {part} must be 1 to {largest}")

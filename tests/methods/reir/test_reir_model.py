@@ -264,5 +264,5 @@ def test_auc_by_hand() -> None:
     assert auc([0], [1, 2]) == 0
     assert auc([1, 1], [1]) == 0.5
     assert auc([3, 1], [2, 0]) == 0.75
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="needs evidence"):
         auc([], [1])

@@ -190,7 +190,7 @@ def test_configurations_of_version_01_are_read() -> None:
     )
     assert GenerationConfig.from_json(old) == expected
     assert GenerationConfig.from_json({"place": "vote"}).place == "vote"
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="unknown field"):
         GenerationConfig.from_json({"unknown": 1})
 
 
