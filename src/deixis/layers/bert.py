@@ -58,7 +58,7 @@ class Attention(nn.Module):
         return self.norm(hidden + self.drop(self.out(attended)))
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, x.shape[-1] // self.heads).transpose(1, 2)
 
 
 class Layer(nn.Module):

@@ -335,5 +335,5 @@ def test_a_start_that_looked_with_other_eyes_is_refused(data: TrainingData, tmp_
     AlbefGrounder(AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces, eyes, "x").save_pretrained(
         tmp_path / "start"
     )
-    with pytest.raises(DeixisError, match="made by the extractor made, but the model was trained on others"):
+    with pytest.raises(DeixisError, match="from the extractor made, but the model expects others"):
         run_recipe(recipe("albef", 1), data, tmp_path / "run", init=InitFrom(model=tmp_path / "start"))

@@ -57,3 +57,12 @@ def test_gradient_of_matching() -> None:
 
     used = [p for name, p in model.named_parameters() if not name.startswith(("words", "project", "temperature"))]
     assert torch.autograd.gradcheck(run, (grids.requires_grad_(), *used), fast_mode=True)
+
+
+def test_a_batch_without_a_wrong_pair_has_the_loss_of_its_true_pairs() -> None:
+    model, (grids, texts) = tiny(), batch()
+    encoded, states = model.encode(grids), model.encode_text(texts)
+    right = model.match_logits(model.fuse(states, texts, encoded))
+    scores, same = torch.zeros(3, 3, dtype=torch.float64), torch.ones(3, 3).bool()
+    loss = image_text_match(model, encoded, texts, states, right, scores, same)
+    assert loss.item() == pytest.approx(F.cross_entropy(right, torch.ones(3).long()).item())

@@ -23,6 +23,8 @@ def image_text_match(
         images, wrong_texts = hard_negatives(scores, same)
         own_texts, wrong_images = hard_negatives(scores.T, same.T)
         image, text = torch.cat([images, wrong_images]), torch.cat([wrong_texts, own_texts])
+    if not len(text):  # a batch of one pair, or of equal texts, has no wrong pair
+        return F.cross_entropy(right, torch.ones(len(right), dtype=torch.long, device=right.device))
     some = replace(texts, ids=texts.ids[text], mask=texts.mask[text])
     wrong = model.match_logits(model.fuse(text_states[text], some, encoded.select(image)))
     wanted = torch.cat([right.new_ones(len(right)), right.new_zeros(len(wrong))]).long()
