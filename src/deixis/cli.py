@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "train a model with a recipe"),
     "search": ("search", "search", "find the photographs of a feature store that match a sentence"),
     "ground": ("ground", "ground", "ground phrases in a photograph: a box and a probability for each"),
+    "import": ("import_", "import_", "make a model folder from published weights"),
     "eval": ("eval", "eval", "score a trained model on a split; write predictions and pages"),
     "check": ("check", "check", "check a caption against a photograph; mark phrases that are probably absent"),
     "score": ("score", "score", "score predictions of any model against reference data"),
@@ -55,7 +56,7 @@ WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 GROUPS = {
     "photographs": ("demo", "caption", "ground", "check", "search", "regions", "serve"),
-    "models of your own": ("data check", "data show", "features", "proposals", "train", "eval", "report"),
+    "models of your own": ("data check", "data show", "features", "proposals", "train", "import", "eval", "report"),
     "scores and comparisons": ("score", "compare", "table", "study", "export"),
     "this machine": ("models", "cache clear", "doctor"),
 }

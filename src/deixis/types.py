@@ -66,6 +66,9 @@ class Regions:
     frames: npt.NDArray[np.integer] | None = None  # [N] frame of each region; None for a photograph
     grid: npt.NDArray[np.floating] | None = None  # [H, W, D'] (a video: [F, H, W, D']) feature grid of the whole image
     extractor: str = ""  # which extractor made this; a model refuses regions of another one
+    class_probs: npt.NDArray[np.floating] | None = None  # [N, C] probabilities of all classes of the source
+    class_names: tuple[str, ...] = ()  # [C] their names; empty where the source has no class probabilities
+    image_vector: npt.NDArray[np.floating] | None = None  # [V] feature of the whole image or video
 
     def __post_init__(self) -> None:
         n = len(self.boxes)
@@ -73,7 +76,7 @@ class Regions:
             raise ValueError(f"boxes have shape {self.boxes.shape}, expected [N, 4]")
         if self.features.ndim != 2:
             raise ValueError(f"features have shape {self.features.shape}, expected [N, D]")
-        for name in ("features", "scores", "labels", "frames"):
+        for name in ("features", "scores", "labels", "frames", "class_probs"):
             part = getattr(self, name)
             if part is not None and len(part) != n:
                 raise ValueError(f"{len(part)} {name} for {n} boxes")
@@ -81,12 +84,18 @@ class Regions:
             raise ValueError(f"image size {self.size} is empty")
         if self.grid is not None and self.grid.ndim not in (3, 4):
             raise ValueError(f"the feature grid has shape {self.grid.shape}, expected [H, W, D] or [F, H, W, D]")
+        classes = 0 if self.class_probs is None else self.class_probs.shape[-1]
+        if (self.class_probs is not None and self.class_probs.ndim != 2) or classes != len(self.class_names):
+            shape = None if self.class_probs is None else self.class_probs.shape
+            raise ValueError(f"class probabilities have shape {shape}, expected [N, {len(self.class_names)}]")
+        if self.image_vector is not None and self.image_vector.ndim != 1:
+            raise ValueError(f"the image vector has shape {self.image_vector.shape}, expected [V]")
 
     def __len__(self) -> int:
         return len(self.boxes)
 
     def select(self, rows: npt.ArrayLike) -> Regions:
-        """Some of the regions, by index or mask; grid, size and extractor stay."""
+        """Some of the regions, by index or mask; grid, image vector, size and extractor stay."""
         index = np.asarray(rows)
         return Regions(
             boxes=self.boxes[index],
@@ -97,6 +106,9 @@ class Regions:
             frames=None if self.frames is None else self.frames[index],
             grid=self.grid,
             extractor=self.extractor,
+            class_probs=None if self.class_probs is None else self.class_probs[index],
+            class_names=self.class_names,
+            image_vector=self.image_vector,
         )
 
 

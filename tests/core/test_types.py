@@ -290,6 +290,10 @@ def test_regions_refuse_parts_that_do_not_fit() -> None:
         {"frames": np.zeros(3, dtype=int)},
         {"size": (0, 4)},
         {"grid": np.zeros((2, 2))},
+        {"class_probs": np.zeros((2, 3)), "class_names": ("cat", "dog")},
+        {"class_probs": np.zeros((3, 1)), "class_names": ("cat",)},
+        {"class_names": ("cat",)},
+        {"image_vector": np.zeros((1, 3))},
     ):
         with pytest.raises(ValueError):
             Regions(**{"boxes": boxes, "features": features, "size": (4, 4), **wrong})
@@ -305,6 +309,9 @@ def test_selecting_regions_keeps_the_parts_together() -> None:
         labels=labels,
         frames=np.array([0, 0, 1]),
         extractor="x",
+        class_probs=np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]),
+        class_names=("cat", "dog"),
+        image_vector=np.array([7.0, 8.0]),
     )
     some = regions.select([2, 0])
     assert some.features[:, 0].tolist() == [2, 0]
@@ -315,6 +322,11 @@ def test_selecting_regions_keeps_the_parts_together() -> None:
     assert some.frames is not None
     assert some.frames.tolist() == [1, 0]
     assert some.extractor == "x"
+    assert some.class_probs is not None
+    assert some.class_probs.tolist() == [[0.2, 0.8], [0.9, 0.1]]
+    assert some.class_names == ("cat", "dog")
+    assert some.image_vector is not None
+    assert some.image_vector.tolist() == [7, 8]
 
 
 def test_labels_refuse_an_id_without_a_name() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from deixis.data import coco
 from deixis.data.reading import BadFile
+from deixis.data.report import inspect
 from deixis.errors import DeixisError
 
 IMAGES = [
@@ -283,3 +284,41 @@ def test_expected_follows_what_is_there(tmp_path):
     assert here["annotations/captions_val2017.json"]
     assert not here["annotations/captions_train2017.json"]
     assert not any("2014" in path for path in here)
+
+
+def large(root: Path, captions: list[int]) -> Path:
+    """Images of train2017 with 1 to 7 captions in Karpathy's layout, all in one split, with labels of images."""
+    sentences = [[{"raw": f"A dog runs {i}.", "tokens": ["a"], "sentid": 0} for i in range(n)] for n in captions]
+    common = {"filepath": "train2017", "split": "train", "imgid": 0, "sentids": [0]}
+    images = [
+        {**common, "cocoid": 10 + n, "filename": f"{10 + n:012d}.webp", "sentences": each}
+        for n, each in enumerate(sentences)
+    ]
+    (root / "train2017").mkdir(parents=True)
+    for record in images:
+        (root / "train2017" / record["filename"]).touch()
+    write(root / "dataset_coco.json", {"images": images, "dataset": "coco"})
+    lines = [{"image_id": 10, "labels": [0, 16, 79]}, {"image_id": 11, "labels": []}, {"image_id": 12, "labels": [80]}]
+    (root / "labels80.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return root
+
+
+def test_a_karpathy_file_with_one_split_and_image_labels(tmp_path):
+    root = large(tmp_path / "large", [1, 7, 5])
+    assert coco.splits(root) == ("train",)
+    dataset = coco.load(root, "train")
+    assert [len(sample.captions) for sample in dataset] == [1, 7, 5]
+    assert [sample.labels for sample in dataset] == [("person", "dog", "toothbrush"), (), None]
+    assert reasons(dataset) == [("labels80.jsonl", '"labels" must be numbers from 0 to 79')]
+    with pytest.raises(DeixisError, match="no split 'val'"):
+        coco.load(root, "val")
+
+
+def test_check_of_a_karpathy_folder_of_2017_asks_for_no_other_year(tmp_path):
+    report = inspect(large(tmp_path / "large", [1, 7, 5]))
+    assert report.to_json()["splits"] == {
+        "train": {"images": 3, "captions": 13, "phrases": 0, "boxed_images": 0, "boxes": 0, "labelled_images": 2}
+    }
+    assert not [entry.file for entry in report.missing if entry.required]
+    assert not any("2014" in entry.file for entry in report.missing)
+    assert report.warnings == ()

@@ -127,3 +127,9 @@ def test_a_span_holds_the_tokens_that_its_characters_touch(text: str, data: st.D
     start, end = where.span(first, last)
     touched = [i for i in range(len(where.tokens)) if max(where.starts[i], first) < min(where.ends[i], last)]
     assert list(range(start, end)) == touched
+
+
+@given(st.lists(st.sampled_from(["A", "dog", "cannot", "U.S.", "grass.", "it's", "5", ",", "...", "etc.", "  "])))
+def test_words_of_letters_are_the_tokens_of_the_lexer(words: list[str]) -> None:
+    text = " ".join(words)
+    assert tokens(text) == align(text).tokens

@@ -67,6 +67,7 @@ ARGUMENTS: dict[str, Callable[[World], list[str]]] = {
     "train": trained,
     "search": lambda w: [str(w.store), "a [dog]", "--model", str(w.grounder)],
     "ground": lambda w: [str(w.photo), "a [dog]", "--model", str(w.grounder), "--draw", str(w.root / "g.png")],
+    "import": lambda w: ["scan", str(w.photo), "--out", str(w.root / "imported")],
     "eval": lambda w: [str(w.captioner), "--data", str(w.data), "--features", str(w.store)],
     "check": lambda w: [str(w.photo), "a [dog]", "--model", str(w.grounder)],
     "score": lambda w: [str(predictions(w)), "--reference", str(w.data), "--html", str(w.root / "s.html")],
@@ -84,8 +85,9 @@ ARGUMENTS: dict[str, Callable[[World], list[str]]] = {
     "demo": lambda w: ["--model", str(w.captioner), "--out", str(w.root / "demo")],
     "cache clear": lambda w: [],
 }
-FAIL = {"proposals", "table"}
-"""Verbs that end with an error here: the data has no boxes, the table is not TOML. The error names the file."""
+FAIL = {"proposals", "table", "import"}
+"""Verbs that end with an error here: no boxes, a table that is not TOML, weights that are a picture.
+The error names the file."""
 
 
 def test_no_verb_is_left_out() -> None:

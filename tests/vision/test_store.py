@@ -10,14 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from deixis.errors import DeixisError
 from deixis.files import TMP_PREFIX
 from deixis.types import Labels, Regions
+from deixis.vision.head import ClassHead
 from deixis.vision.store import Contents, FeatureStore, StoreWriter, require_extractor
 
 CLASSES = tuple(f"class {i}" for i in range(40))
@@ -71,6 +74,65 @@ def test_everything_comes_back(tmp_path: Path, grid: bool, frames: bool) -> None
     assert "image 31" not in store
     with pytest.raises(KeyError):
         store["image 31"]
+
+
+def test_class_probabilities_and_image_vectors_come_back(tmp_path: Path) -> None:
+    def whole(seed: int) -> Regions:
+        plain, rng = make_regions(seed), np.random.default_rng(seed)
+        probs, vector = rng.uniform(size=(len(plain), 3)), rng.normal(size=4)
+        return replace(plain, class_probs=probs, class_names=("a", "b", "c"), image_vector=vector)
+
+    with StoreWriter(tmp_path, CONTENTS, images_per_shard=8) as writer:
+        for seed in range(20):
+            writer.add(str(seed), whole(seed))
+        with pytest.raises(ValueError, match="other class names"):
+            writer.add("x", replace(whole(1), class_names=("a", "b", "d")))
+        with pytest.raises(ValueError, match="image_vector"):
+            writer.add("x", replace(whole(1), image_vector=None))
+    store = FeatureStore(tmp_path)
+    for seed in range(20):
+        found, given = store[str(seed)], whole(seed)
+        assert given.class_probs is not None
+        assert given.image_vector is not None
+        assert np.array_equal(found.class_probs, given.class_probs.astype(np.float16))  # type: ignore[arg-type]
+        assert np.array_equal(found.image_vector, given.image_vector.astype(np.float16))  # type: ignore[arg-type]
+        assert found.class_names == ("a", "b", "c")
+
+
+def test_shards_without_class_names_are_read(tmp_path: Path) -> None:
+    fill(tmp_path, range(1, 4))  # no class probabilities: the metadata is that of version 0.1
+    with safe_open(next(tmp_path.glob("shard-*")), framework="numpy") as file:
+        assert set(file.metadata()) == {"image_ids", "classes"}
+    found = FeatureStore(tmp_path)["image 1"]
+    assert found.class_probs is None
+    assert found.class_names == ()
+    assert found.image_vector is None
+
+
+def test_the_class_head_of_a_store(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    shapes = ((5, 4), (5,), (3, 5), (3,))
+    head = ClassHead(*(rng.normal(size=shape).astype(np.float32) for shape in shapes), names=("background", "a", "b"))
+    fill(tmp_path, range(1, 4))
+    assert FeatureStore(tmp_path).head() is None
+    head.save(tmp_path)
+    read = FeatureStore(tmp_path).head()
+    assert read is not None
+    assert read.digest() == head.digest()
+    x = rng.normal(size=(2, 4))
+    expected = []
+    for row in x:  # softmax(ReLU(W_c) . ReLU(fc7) + b), written out
+        hidden = [max(0.0, float(w @ row + b)) for w, b in zip(head.fc7_weight, head.fc7_bias, strict=True)]
+        logits = [sum(max(0.0, float(w)) * h for w, h in zip(ws, hidden, strict=True)) for ws in head.class_weight]
+        shares = np.exp(np.array(logits) + head.class_bias)
+        expected.append(shares / shares.sum())
+    assert np.allclose(read.class_probs(x), expected, atol=1e-6)
+    assert read.class_probs(np.zeros((0, 4))).shape == (0, 3)
+    with pytest.raises(ValueError, match="class head"):
+        replace(head, names=("a",))
+    (tmp_path / "head.safetensors").write_bytes(b"damaged")
+    with pytest.raises(DeixisError, match="damaged"):
+        FeatureStore(tmp_path).head()
 
 
 def test_arrays_lie_in_the_file_and_writing_to_them_does_not_change_it(tmp_path: Path) -> None:

@@ -76,10 +76,13 @@ def show(
 def _print_report(report: Report, root: Path, stdout: Console) -> None:
     stdout.print(Text.assemble((report.dataset, "bold"), f" in {root}\n"))
     table = Table("split", box=None, pad_edge=False, padding=(0, 2))
-    for column in ("images", "captions", "phrases", "boxed images", "boxes"):
-        table.add_column(column, justify="right")
+    shown = ["images", "captions", "phrases", "boxed_images", "boxes"]
+    if any(counts.labelled_images for counts in report.splits.values()):
+        shown.append("labelled_images")
+    for column in shown:
+        table.add_column(column.replace("_", " "), justify="right")
     for split, counts in report.splits.items():
-        table.add_row(split, *(f"{number:,}" for number in asdict(counts).values()))
+        table.add_row(split, *(f"{asdict(counts)[column]:,}" for column in shown))
     stdout.print(table)
     stdout.print(f"\nskipped records: {len(report.skipped):,}")
     print_some(stdout, report.skipped, LISTED, "; --json lists them all")

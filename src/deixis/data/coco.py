@@ -8,10 +8,15 @@ Two kinds of files, alone or together in one folder (or in its subfolder ``annot
 
 Each instance is an :class:`Entity`. Its label is the category. Its types are the supercategory and, for a crowd
 annotation, ``"crowd"``. Karpathy's split of COCO uses the boxes of the official instances.
+
+``labels80.jsonl``, if present, has image-level labels of COCO images: lines ``{"image_id", "labels"}`` with the numbers
+of the 80 classes from 0. They become :attr:`Sample.labels`. They are a supervision of their own: a model that uses them
+says so on its card.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +28,7 @@ import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.data.reading import (
+    MAX_JSON,
     BadFile,
     BadRecord,
     get_int,
@@ -33,6 +39,8 @@ from deixis.data.reading import (
     good_records,
     plain_name,
     read_json,
+    read_json_lines,
+    read_text,
 )
 from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
 from deixis.errors import DeixisError
@@ -43,6 +51,21 @@ NAME = "coco"
 OFFICIAL_SPLITS = ("train2014", "val2014", "train2017", "val2017")
 KARPATHY_SPLITS = ("train", "restval", "val", "test")
 KARPATHY_SETS = ("coco", "flickr30k", "flickr8k")
+
+CLASSES = (
+    *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light"),
+    *("fire hydrant", "", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow"),
+    *("elephant", "bear", "zebra", "giraffe", "", "backpack", "umbrella", "", "", "handbag", "tie", "suitcase"),
+    *("frisbee", "skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard"),
+    *("surfboard", "tennis racket", "bottle", "", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana"),
+    *("apple", "sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch"),
+    *("potted plant", "bed", "", "dining table", "", "", "toilet", "", "tv", "laptop", "mouse", "remote"),
+    *("keyboard", "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "", "book", "clock", "vase"),
+    *("scissors", "teddy bear", "hair drier", "toothbrush"),
+)
+"""Category names by their official numbers from 1; an empty name is a gap."""
+LABELS = "labels80.jsonl"
+_LABELLED = tuple(name for name in CLASSES if name)  # by the numbers of labels80.jsonl, from 0
 
 _COCO = "the COCO consortium, on the download page of its site"
 _KARPATHY = "A. Karpathy (Stanford), in the caption data sets archive of the deep visual-semantic alignments page"
@@ -63,6 +86,7 @@ _UNUSED = (
     "flickr_url",
     "date_captured",
 )
+_SPLIT = re.compile(r'(?<!\\)"split"\s*:\s*"([a-z]+)"')
 _FOLDERS = {
     "flickr30k": ("flickr30k-images", "flickr30k_images", "images"),
     "flickr8k": ("Flicker8k_Dataset", "Flickr8k_Dataset", "images"),  # the first is the official spelling
@@ -72,11 +96,12 @@ _FOLDERS = {
 def expected(root: Path) -> tuple[Expected, ...]:
     """List the official files of the data sets in the folder; those of COCO 2014 if it has none."""
     official, karpathy = _official(root), _karpathy(root)
-    years = sorted({split[-4:] for split in official})
+    years = {split[-4:] for split in official}
+    photographs: tuple[str, ...] = ()  # image folders of Karpathy's split of COCO
     if "coco" in karpathy or not (official or karpathy):
-        years = sorted({*years, "2014"})
+        photographs = _image_folders(root)
     files: list[Expected] = []
-    for split in (split for split in OFFICIAL_SPLITS if split[-4:] in years):
+    for split in (split for split in OFFICIAL_SPLITS if split[-4:] in years or split in photographs):
         wanted = split in official or not (official or karpathy)
         files += [
             Expected(_annotation(root, f"captions_{split}.json"), f"the captions of {split}", _COCO, wanted),
@@ -85,7 +110,7 @@ def expected(root: Path) -> tuple[Expected, ...]:
                 _folder(root, split),
                 f"the images of {split}",
                 _COCO,
-                wanted or ("coco" in karpathy and "2014" in split),
+                wanted or split in photographs,
             ),
         ]
     for name in karpathy:
@@ -101,11 +126,12 @@ def recognise(root: Path) -> bool:
 
 
 def splits(root: Path) -> tuple[str, ...]:
-    """List the official splits with a captions file, then the splits of Karpathy's files."""
+    """List the official splits with a captions file, then the splits that occur in Karpathy's files."""
     karpathy = _karpathy(root)
     found = list(_official(root))
     for name in karpathy:
-        parts = KARPATHY_SPLITS if name == "coco" else tuple(part for part in KARPATHY_SPLITS if part != "restval")
+        path = root / _annotation(root, f"dataset_{name}.json")
+        parts = _karpathy_splits(path, path.stat().st_mtime_ns)
         found += parts if len(karpathy) == 1 else [f"{name}:{part}" for part in parts]
     return tuple(found)
 
@@ -166,6 +192,7 @@ def _load_karpathy(root: Path, name: str, part: str, skipped: list[Skipped]) -> 
         root, *_FOLDERS.get(name, (name,))
     )  # for Flickr; records of COCO have their own folder
     sources: dict[str, tuple[Path, _Instances]] = {}  # COCO folder -> its path and its boxes
+    labels = _labels(root, skipped) if name == "coco" else {}
 
     def image(record: Any) -> None:
         split = get_text(record, "split")
@@ -190,10 +217,36 @@ def _load_karpathy(root: Path, name: str, part: str, skipped: list[Skipped]) -> 
             sources[folder] = root / _folder(root, folder), _instances(root, folder, skipped)
         place, instances = sources[folder]
         size, entities = instances.sizes.get(number), instances.entities(number)
-        samples.append(Sample(str(number), tuple(captions), path=place / file, size=size, entities=entities))
+        samples.append(
+            Sample(
+                str(number),
+                tuple(captions),
+                path=place / file,
+                size=size,
+                entities=entities,
+                labels=labels.get(number),
+            )
+        )
 
     good_records(content["images"], path, "image", image, skipped)
     return tuple(samples)
+
+
+def _labels(root: Path, skipped: list[Skipped]) -> dict[int, tuple[str, ...]]:
+    """Image -> names of the classes in it, from ``labels80.jsonl``; empty if there is no such file."""
+    path = root / LABELS
+    found: dict[int, tuple[str, ...]] = {}
+    if not path.is_file():
+        return found
+    for line, record in read_json_lines(path, skipped):
+        try:
+            numbers = get_list(record, "labels")
+            if not all(type(number) is int and 0 <= number < len(_LABELLED) for number in numbers):
+                raise BadRecord(f'"labels" must be numbers from 0 to {len(_LABELLED) - 1}')
+            found[get_int(record, "image_id")] = tuple(_LABELLED[number] for number in numbers)
+        except BadRecord as error:
+            skipped.append(Skipped(str(path), str(error), line))
+    return found
 
 
 def _caption(text: str) -> Caption:
@@ -307,6 +360,19 @@ def _official(root: Path) -> tuple[str, ...]:
 
 def _karpathy(root: Path) -> tuple[str, ...]:
     return tuple(name for name in KARPATHY_SETS if (root / _annotation(root, f"dataset_{name}.json")).is_file())
+
+
+@lru_cache(maxsize=8)
+def _karpathy_splits(path: Path, modified: int) -> tuple[str, ...]:
+    """Splits that occur in one of Karpathy's files, found without parsing it; all if none is found."""
+    found = set(_SPLIT.findall(read_text(path, MAX_JSON)))
+    return tuple(split for split in KARPATHY_SPLITS if split in found) or KARPATHY_SPLITS
+
+
+def _image_folders(root: Path) -> tuple[str, ...]:
+    """Image folders of COCO: those of 2014, as Karpathy's file has them, unless there are only others."""
+    found = tuple(split for split in OFFICIAL_SPLITS if (root / _folder(root, split)).is_dir())
+    return found if found and all("2014" not in split for split in found) else ("train2014", "val2014")
 
 
 def _annotation(root: Path, name: str) -> str:

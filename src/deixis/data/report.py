@@ -31,6 +31,11 @@ class Counts:
     phrases: int
     boxed_images: int
     boxes: int
+    labelled_images: int = 0  # with image-level labels
+
+    def to_json(self) -> dict[str, int]:
+        """All counts; labelled images only where there are any."""
+        return {name: number for name, number in asdict(self).items() if number or name != "labelled_images"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Report:
         """``{"dataset", "splits", "skipped", "missing"}``."""
         return {
             "dataset": self.dataset,
-            "splits": {split: asdict(counts) for split, counts in self.splits.items()},
+            "splits": {split: counts.to_json() for split, counts in self.splits.items()},
             "skipped": [asdict(entry) for entry in self.skipped],
             "missing": [asdict(entry) for entry in self.missing],
         }
@@ -106,7 +111,7 @@ def _small_validation(counts: Mapping[str, Counts]) -> list[str]:
 
 def count(samples: Iterable[Sample]) -> Counts:
     """Count images, captions, phrases and boxes of samples."""
-    images = captions = phrases = boxed = boxes = 0
+    images = captions = phrases = boxed = boxes = labelled = 0
     for sample in samples:
         images += 1
         captions += len(sample.captions)
@@ -114,7 +119,8 @@ def count(samples: Iterable[Sample]) -> Counts:
         in_sample = sum(len(entity.boxes) for entity in sample.entities)
         boxes += in_sample
         boxed += in_sample > 0
-    return Counts(images, captions, phrases, boxed, boxes)
+        labelled += sample.labels is not None
+    return Counts(images, captions, phrases, boxed, boxes, labelled)
 
 
 def _note_absent(dataset: Dataset, listings: dict[Path, set[str]], absent: set[Path]) -> list[Sample]:

@@ -48,6 +48,7 @@ class Sample:
     frames: tuple[Path, ...] = ()  # sampled frames of a video segment, instead of one image
     size: tuple[int, int] | None = None  # width, height if annotated; see image_size()
     entities: tuple[Entity, ...] = ()
+    labels: tuple[str, ...] | None = None  # image-level labels: names of the classes in the image; None: not annotated
     pixels: npt.NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
     # [H, W, 3] (video: [F, H, W, 3]) of a generated image
 

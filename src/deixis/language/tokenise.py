@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 
 # Tokens that the metrics drop. Brackets ("-lrb-") are kept: the metrics search for them in upper case, after all tokens
 # were converted to lower case.
@@ -48,6 +49,17 @@ def tokenise(text: str) -> list[Token]:
 
 def tokens(text: str) -> tuple[str, ...]:
     """Return the words that caption metrics count: lower case, without punctuation."""
+    plain = _PLAIN.match(text)
+    if plain is not None and len(text) - plain.end() <= _SHORT:
+        # words of letters between spaces are tokens; the rest of a caption, such as "grass.", is often the same
+        words = plain[0].lower().split()
+        if _HALVES.keys().isdisjoint(words):
+            return (*words, *_rest(text[plain.end() :]))
+    return tuple([form for form, _, _ in _words(text)])
+
+
+@lru_cache(maxsize=2**14)
+def _rest(text: str) -> tuple[str, ...]:
     return tuple([form for form, _, _ in _words(text)])
 
 
@@ -172,6 +184,8 @@ _RULES = [
     )
 ]
 _FAST = re.compile(r"\s*([A-Za-z]+|,|\.(?=\s*$))(?!\S)")  # fast path: words and commas before a space
+_PLAIN = re.compile(r"\s*(?:[A-Za-z]+(?!\S)\s*)+")  # the words of the fast path at the start of a text
+_SHORT = 64  # characters of a rest of a text that is cached
 _SURROGATES = re.compile(r"[\ud800-\udfff]")  # surrogates of damaged files, which are not valid text
 _HALVES = {"cannot": 3, "gonna": 3, "gotta": 3, "wanna": 3, "lemme": 3, "gimme": 3}
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}

@@ -22,6 +22,8 @@ class PaddedRegions:
     boxes: Tensor  # [I, N, 4] fractions of the image
     grid: Tensor | None  # [I, M, G] cells of the feature grids, where all images have a grid of one size
     scores: Tensor | None = None  # [I, N] of the proposals, where all images have scores
+    class_probs: Tensor | None = None  # [I, N, C] of all classes, where all images have them
+    image_vector: Tensor | None = None  # [I, V] feature of the whole image, where all images have one
 
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
@@ -42,6 +44,8 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
         torch.from_numpy(boxes),
         _stack_grids(regions),
         torch.from_numpy(scores) if scored else None,
+        _pad_class_probs(regions, most),
+        _stack_vectors(regions),
     )
 
 
@@ -62,3 +66,18 @@ def _stack_grids(regions: Sequence[Regions]) -> Tensor | None:
         return None
     cells = np.stack([np.asarray(grid, dtype=np.float32) for grid in grids])
     return torch.from_numpy(cells.reshape(len(grids), -1, cells.shape[-1]))
+
+
+def _pad_class_probs(regions: Sequence[Regions], most: int) -> Tensor | None:
+    found = [r.class_probs for r in regions if r.class_probs is not None]
+    if len(found) < len(regions):
+        return None
+    padded = np.zeros((len(found), most, found[0].shape[1]), dtype=np.float32)
+    for row, probs in enumerate(found):
+        padded[row, : len(probs)] = probs
+    return torch.from_numpy(padded)
+
+
+def _stack_vectors(regions: Sequence[Regions]) -> Tensor | None:
+    found = [r.image_vector for r in regions if r.image_vector is not None]
+    return torch.from_numpy(np.stack(found).astype(np.float32)) if len(found) == len(regions) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
 from deixis.types import Json, Regions
+from deixis.vision.head import ClassHead
 from deixis.vision.store import FeatureStore
 
 
@@ -21,13 +22,14 @@ class TrainingData:
     regions: Mapping[str, Regions]  # by image id
     extractor: Json  # {"name", "description"} of the region extractor
     source: str  # name of the data set, for the model card
+    head: ClassHead | None = None  # class head of the detector of the regions, where the feature store has one
 
     @classmethod
     def from_folder(cls, root: Path, store: FeatureStore, train: str = "train", val: str = "val") -> TrainingData:
         """Read two splits of a data set, with regions from a feature store."""
         loader = recognise(root)
         extractor = {"name": store.extractor, "description": store.contents.description}
-        return cls(loader.load(root, train), loader.load(root, val), store, extractor, loader.NAME)
+        return cls(loader.load(root, train), loader.load(root, val), store, extractor, loader.NAME, store.head())
 
     def usable(self) -> TrainingData:
         """Keep only samples with captions and regions; raise an error if a split has none."""

@@ -2,6 +2,7 @@
 
 A store is a folder. ``store.json`` describes the extractor of the regions. Each ``shard-NUMBER-HASH.safetensors`` has
 the regions of some images; HASH is the hash of its content. ``skipped.json`` lists the images that could not be read.
+``head.safetensors`` has the class head of the detector, where the source of the features has one.
 
 There is no index besides the shards. A shard is written to a temporary file, flushed to disk and renamed, so a writer
 that is killed leaves no partial shard. A writer holds a lock; readers need none.
@@ -28,6 +29,7 @@ from deixis.differences import differences
 from deixis.errors import DeixisError
 from deixis.files import lock, remove_partial, write_atomic
 from deixis.types import Json, Labels, Regions
+from deixis.vision.head import ClassHead
 
 FORMAT = 1
 IMAGES_PER_SHARD = 128
@@ -100,19 +102,23 @@ class FeatureStore(Mapping[str, Regions]):
         """Raise an error if the regions are from another extractor than the given one."""
         require_extractor(self.extractor, extractor, f"the regions in {self.path}")
 
+    def head(self) -> ClassHead | None:
+        """Read the class head of the detector; None where the source has none."""
+        return ClassHead.load(self.path)
+
     def skipped(self) -> dict[str, Json]:
         """Images that could not be read: image id -> reason, file size and modification time."""
         return read_skipped(self.path)
 
     def __getitem__(self, image_id: str) -> Regions:
         number, row = self._places[image_id]
-        arrays, classes = self._open(self._shards[number])
+        arrays, names = self._open(self._shards[number])
         start, end = arrays["offsets"][row : row + 2]
         rows = slice(int(start), int(end))
         width, height = arrays["sizes"][row]
         labels = None
         if "label_ids" in arrays:
-            labels = Labels(arrays["label_ids"][rows], arrays["label_probs"][rows], classes)
+            labels = Labels(arrays["label_ids"][rows], arrays["label_probs"][rows], names["classes"])
         return Regions(
             boxes=arrays["boxes"][rows],
             features=arrays["features"][rows],
@@ -122,6 +128,9 @@ class FeatureStore(Mapping[str, Regions]):
             frames=arrays["frames"][rows] if "frames" in arrays else None,
             grid=_grid(arrays, row),
             extractor=self.extractor,
+            class_probs=arrays["class_probs"][rows] if "class_probs" in arrays else None,
+            class_names=names["class_names"],
+            image_vector=arrays["image_vectors"][row] if "image_vectors" in arrays else None,
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -193,8 +202,11 @@ class StoreWriter:
             raise ValueError(f"{image_id} has {_kind(regions)}, the images before it have {_kind(first)}")
         if regions.labels is not None and first.labels is not None and regions.labels.names != first.labels.names:
             raise ValueError(f"{image_id} has other classes than the images before it")
+        if regions.class_names != first.class_names:
+            raise ValueError(f"{image_id} has other class names than the images before it")
+        parts = (regions.features, regions.grid, regions.class_probs, regions.image_vector)
         with np.errstate(over="ignore"):
-            whole = [part.astype(np.float16) for part in (regions.features, regions.grid) if part is not None]
+            whole = [part.astype(np.float16) for part in parts if part is not None]
         if not all(np.isfinite(part).all() for part in whole):
             raise DeixisError(
                 f"{image_id} has features beyond the range of half precision. Check the image and the backbone."
@@ -283,6 +295,8 @@ def _kind(regions: Regions) -> dict[str, int | None]:
         "labels": None if regions.labels is None else regions.labels.ids.shape[1],
         "frames": None if regions.frames is None else 1,
         "grid": None if regions.grid is None else regions.grid.shape[-1],
+        "class_probs": None if regions.class_probs is None else regions.class_probs.shape[1],
+        "image_vector": None if regions.image_vector is None else len(regions.image_vector),
     }
 
 
@@ -307,8 +321,13 @@ def _encode(images: Mapping[str, Regions]) -> bytes:
         arrays["grids"] = np.concatenate([grid.reshape(-1, grid.shape[-1]) for grid in grids]).astype(np.float16)
         arrays["grid_shapes"] = np.array(shapes, dtype=np.int32)  # frames (0: a photograph), rows, columns
         arrays["grid_offsets"] = np.cumsum([0, *(grid[..., 0].size for grid in grids)], dtype=np.int64)
+    if probs := [part.class_probs for part in parts if part.class_probs is not None]:
+        arrays["class_probs"] = np.concatenate(probs).astype(np.float16)
+    if vectors := [part.image_vector for part in parts if part.image_vector is not None]:
+        arrays["image_vectors"] = np.stack(vectors).astype(np.float16)
     classes = labels[0].names if labels else ()
-    return save(arrays, {"image_ids": json.dumps(list(images)), "classes": json.dumps(classes)})
+    names = {"classes": json.dumps(classes)} | ({"class_names": json.dumps(parts[0].class_names)} if probs else {})
+    return save(arrays, {"image_ids": json.dumps(list(images)), **names})
 
 
 def _image_ids(shard: Path) -> list[str]:
@@ -320,8 +339,8 @@ def _image_ids(shard: Path) -> list[str]:
     return image_ids
 
 
-def _map_shard(shard: Path) -> tuple[dict[str, npt.NDArray[Any]], tuple[str, ...]]:
-    """Memory-map the arrays of a shard; return them and the class names."""
+def _map_shard(shard: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, tuple[str, ...]]]:
+    """Memory-map the arrays of a shard; return them and the names of classes."""
     # Copy-on-write: torch needs writable arrays, and the file must not change.
     data = np.memmap(shard, dtype=np.uint8, mode="c").view(np.ndarray)
     start = 8 + int(data[:8].view("<u8")[0])
@@ -331,7 +350,8 @@ def _map_shard(shard: Path) -> tuple[dict[str, npt.NDArray[Any]], tuple[str, ...
         if name != "__metadata__":
             low, high = (start + offset for offset in entry["data_offsets"])
             arrays[name] = data[low:high].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return arrays, tuple(json.loads(header["__metadata__"]["classes"]))
+    metadata = header["__metadata__"]  # shards of version 0.1 have no "class_names"
+    return arrays, {name: tuple(json.loads(metadata.get(name, "[]"))) for name in ("classes", "class_names")}
 
 
 def _grid(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.floating] | None:

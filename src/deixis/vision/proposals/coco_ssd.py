@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis import boxes as geometry
+from deixis.data.coco import CLASSES
 from deixis.errors import DeixisError
 from deixis.files import require_sha256
 from deixis.vision.proposals.base import Found, Image, Proposals, finish, settings, whole_image
@@ -29,19 +30,6 @@ SUPERVISION = "boxes: COCO (SSD-MobileNetV2)"
 SIDE = 300  # input of the network in pixels; the image is stretched to this square
 _ONE_AT_A_TIME = threading.Lock()  # networks of OpenCV are not thread-safe
 OUTPUTS = ("BoxEncodingPredictor/concat", "ClassPredictor/concat/sigmoid", "PriorBox/concat")
-
-# COCO classes by their official numbers, which have gaps.
-CLASSES = (
-    *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light"),
-    *("fire hydrant", "", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow"),
-    *("elephant", "bear", "zebra", "giraffe", "", "backpack", "umbrella", "", "", "handbag", "tie", "suitcase"),
-    *("frisbee", "skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard"),
-    *("surfboard", "tennis racket", "bottle", "", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana"),
-    *("apple", "sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch"),
-    *("potted plant", "bed", "", "dining table", "", "", "toilet", "", "tv", "laptop", "mouse", "remote"),
-    *("keyboard", "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "", "book", "clock", "vase"),
-    *("scissors", "teddy bear", "hair drier", "toothbrush"),
-)
 
 
 @dataclass(frozen=True)

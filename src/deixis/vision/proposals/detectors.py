@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis import boxes as geometry
+from deixis.data.coco import CLASSES
 from deixis.errors import DeixisError
 from deixis.vision.proposals.base import Found, Image, Proposals, finish
-from deixis.vision.proposals.coco_ssd import CLASSES
 
 OVERLAP = 0.7  # IoU of non-maximum suppression; OWL finds many boxes for each object
 TOP = 5  # classes kept for each box

@@ -1,0 +1,100 @@
+"""Published weights as model folders: the files of an import, and the texts of the model folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from deixis.errors import DeixisError
+from deixis.model_folder import with_proposals
+from deixis.types import Json
+from deixis.vision.store import FeatureStore
+
+
+@dataclass(frozen=True)
+class PublishedFiles:
+    """Files of a published model: its weights, and what they need to be used."""
+
+    weights: Path
+    name: str  # of the model
+    vocabulary: Path | None = None  # file with the words, where the weights have none
+    features: FeatureStore | None = None  # store with features of the extractor that the model was trained on
+
+    def extractor(self, width: int) -> Json:
+        """Return the region extractor of the store, whose features must have ``width`` numbers."""
+        if self.features is None:
+            raise DeixisError(
+                f"{self.weights} reads features of {width:,} numbers, but the file does not say of which extractor. "
+                "Give a feature store of that extractor with --features (see deixis features)."
+            )
+        for image_id in self.features:
+            found = self.features[image_id].features.shape[1]
+            if found != width:
+                raise DeixisError(
+                    f"{self.weights} reads features of {width:,} numbers, but {self.features.path} has {found:,}. "
+                    "Give a feature store of the extractor that the model was trained on."
+                )
+            return {"name": self.features.extractor, "description": self.features.contents.description}
+        raise DeixisError(f"{self.features.path} is empty. Give a store with features of at least one image.")
+
+
+class PublishedModel(Protocol):
+    """Imported model that can be written to a folder."""
+
+    def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
+        """Write the model folder."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An imported model and what is known about its training."""
+
+    model: PublishedModel
+    method: str  # paper or method, for the model card
+    supervision: str
+
+
+def published_extras(files: PublishedFiles, imported: Imported) -> dict[str, str]:
+    """File name -> text of ``recipe.json`` and ``README.md`` of an imported model."""
+    with files.weights.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    supervision = imported.supervision
+    if files.features is not None:
+        proposals = files.features.contents.description.get("proposals", {})
+        supervision = with_proposals(supervision, str(proposals.get("supervision", "")))
+    source = {"file": files.weights.name, "sha256": digest}
+    recipe = {"name": files.name, "paper": imported.method, "supervision": supervision, "imported": source}
+    card = f"""# {files.name}
+
+Imported from published weights.
+
+- Method: {imported.method}
+- File: `{files.weights.name}`, SHA-256 `{digest}`
+- Supervision: {supervision}
+
+The licence of the published weights and of their training images applies.
+"""
+    return {"recipe.json": json.dumps(recipe, indent=1) + "\n", "README.md": card}
+
+
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:
+    """Load weights under our names into a network; missing, unknown and misshapen ones are listed in an error."""
+    wanted = network.state_dict()
+    reasons = [
+        f"{title}: {', '.join(names[:20])}"
+        for title, names in (
+            ("missing", sorted(wanted.keys() - weights.keys())),
+            ("unknown", sorted(weights.keys() - wanted.keys())),
+            ("of another size", [n for n in wanted if n in weights and wanted[n].shape != weights[n].shape]),
+        )
+        if names
+    ]
+    if reasons:
+        raise DeixisError(f"{source} does not fit this network: {'; '.join(reasons)}. Give a file of another kind.")
+    network.load_state_dict(dict(weights))
