@@ -18,6 +18,7 @@ from deixis.commands.console import (
     Backbone,
     Boxes,
     Device,
+    Extractor,
     Processes,
     Proposals,
     Quiet,
@@ -33,6 +34,7 @@ from deixis.vision.bulk import Job, Workers, available_cores
 from deixis.vision.fill import (
     FillReport,
     build_extractor,
+    build_variant,
     find_jobs,
     pending_jobs,
     report_fill,
@@ -43,6 +45,7 @@ from deixis.vision.store import StoreWriter
 
 if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
+    from deixis.vision.grid_extractor import GridExtractor
 
 LISTED = 20  # skipped images that are printed; skipped.json in the store has all
 
@@ -51,10 +54,12 @@ def features(
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
     split: str | None = None,
+    extractor: Extractor = "v1",
     proposals: Proposals = "selective-search",
     boxes: Boxes = 100,
     backbone: Backbone = "efficientnet-lite2",
     grid: int = 0,
+    maps: Switch = False,
     limit: int | None = None,
     device: Device = "auto",
     processes: Processes = None,
@@ -74,16 +79,25 @@ def features(
         out: the store to create or extend.
         split: only this split of a data set; all splits if not given.
         grid: also store a feature grid of the whole image with at most this many cells per side; 0: none.
+        maps: also store the grids of v2 as bytes, from which features of other boxes can be pooled.
         limit: only the first images, at most this many.
         verify: read the whole store again at the end and compare checksums.
         as_json: write a summary to stdout as JSON.
     """
     if grid < 0 or (limit is not None and limit < 1) or (processes is not None and processes < 1):
         raise UsageError("--grid must be at least 0; --limit and --processes must be at least 1.")
+    if extractor == "v1" and maps:
+        raise UsageError("--maps needs --extractor v2 or v2-detector.")
+    if extractor != "v1" and (proposals, boxes, backbone) != ("selective-search", 100, "efficientnet-lite2"):
+        raise UsageError(f"--extractor {extractor} has its own proposals, boxes and backbone. Leave these options out.")
     console = stderr_console(quiet)
     with console.status(f"listing the images of {directory}"):
         jobs = find_jobs(directory, split)[:limit]
-    make = partial(build_extractor, backbone, proposals, boxes, grid, device)
+    make: Callable[[], RegionExtractor | GridExtractor] = partial(
+        build_extractor, backbone, proposals, boxes, grid, device
+    )
+    if extractor != "v1":
+        make = partial(build_variant, extractor, grid, maps)
     started = time.monotonic()
     added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), console)
     report = report_fill(out, jobs, added, time.monotonic() - started)
@@ -97,7 +111,13 @@ def features(
     return 0
 
 
-def _fill(jobs: Sequence[Job], make: Callable[[], RegionExtractor], out: Path, processes: int, console: Console) -> int:
+def _fill(
+    jobs: Sequence[Job],
+    make: Callable[[], RegionExtractor | GridExtractor],
+    out: Path,
+    processes: int,
+    console: Console,
+) -> int:
     """Extract what the store lacks and return the number of images added."""
     with terminable():
         with console.status(f"starting {processes} worker process{'es' if processes > 1 else ''}"):

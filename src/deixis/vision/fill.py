@@ -19,6 +19,7 @@ from deixis.vision.store import FeatureStore, StoreWriter
 
 if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
+    from deixis.vision.grid_extractor import GridExtractor
 
 
 def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
@@ -49,6 +50,13 @@ def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device
     from deixis.vision.extractor import named_extractor
 
     return named_extractor(backbone, proposals, boxes, grid).to(choose(device))
+
+
+def build_variant(variant: str, grid: int, maps: bool = False) -> GridExtractor:
+    """Build a variant of version 2, which does not need torch."""
+    from deixis.vision.grid_extractor import GridExtractor
+
+    return GridExtractor(variant, grid, maps=maps)
 
 
 def pending_jobs(jobs: Sequence[Job], writer: StoreWriter) -> list[Job]:
