@@ -51,7 +51,7 @@ Boxes = Annotated[int, tyro.conf.arg(help="maximum number of boxes per image, in
 Extractor = Annotated[
     Literal["v1", "v2", "v2-detector"],
     tyro.conf.arg(
-        help="v1: --backbone and --proposals; v2: grids of three strides, no box supervision; v2-detector: with the "
+        help="v1: --backbone and --proposals; v2: grids of several strides, no box supervision; v2-detector: with the "
         "COCO detector and the keypoints of MoveNet."
     ),
 ]
