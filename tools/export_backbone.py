@@ -29,7 +29,7 @@ from deixis import data
 from deixis.images import load_image
 from deixis.vision.backbone import EfficientNetLite
 from deixis.vision.extractor import resized
-from deixis.vision.lite2 import CLASSIFIER, LONG_SIDE, NETWORK, as_input, input_size
+from deixis.vision.lite2 import CLASSIFIER, GRIDS, LONG_SIDE, NETWORK, as_input, input_size
 
 PHOTOGRAPHS = 40
 BLOCKS = {"grid8": 6, "grid16": 14, "grid32": 20}
@@ -158,6 +158,8 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(lzma.compress(content, preset=9))
     print(f"{path}: {path.stat().st_size:,} bytes")
 
+
+assert set(GRIDS) == set(BLOCKS)
 
 if __name__ == "__main__":
     main()

@@ -47,17 +47,20 @@ def test_means_equal_a_loop_over_cells(shape: tuple[int, int, int]) -> None:
 
 
 def test_features_are_means_contrasts_and_positions() -> None:
-    first, second = grid(1, 5, 7, 3), grid(2, 3, 4, 2, zero=0)
-    features = pooling.pool([first, second], BOXES, SIZE)
-    assert features.shape == (5, 3 + 2 + 8)
+    grids = [grid(1, 5, 7, 3), grid(2, 3, 4, 2, zero=0)]
+    features = pooling.pool(grids, BOXES, SIZE)
+    assert features.shape == (5, 2 * 3 + 2 * 2 + 8)
     outer = np.array([[0, 0, 60, 40], [0, 0, 41.5, 30.5], [32.9, 0, 34.5, 40], [57, 37, 60, 40], [0, 0, 1.5, 1.5]])
     for row, (box, around) in enumerate(zip(BOXES, outer, strict=True)):
-        contrast = loop_mean(second, tuple(box)) - loop_mean(second, tuple(around))
+        expected: list[float] = []
+        for each in grids:
+            mean = loop_mean(each, tuple(box))
+            expected += [*mean / 3, *(mean - loop_mean(each, tuple(around))) / 3]
         x1, y1, x2, y2 = box / np.tile(SIZE, 2)
         shares = [x1, y1, x2, y2, x2 - x1, y2 - y1, (x2 - x1) * (y2 - y1), np.sqrt((x2 - x1) * (y2 - y1))]
-        expected = [*loop_mean(first, tuple(box)), *contrast / 3, *(2 * share for share in shares)]
+        expected += [2 * share for share in shares]
         np.testing.assert_allclose(features[row], expected, atol=2e-4)
-    assert not features[0, 3:5].any()  # the whole image has no surroundings
+    assert not features[0, 3:6].any()  # the whole image has no surroundings
 
 
 def test_boxes_beyond_the_image_are_clipped() -> None:
@@ -75,7 +78,7 @@ def test_moved_boxes_have_no_classes_of_the_detector() -> None:
     moved = repool(given, BOXES[:1], SIZE, 2)
     np.testing.assert_array_equal(moved[0, :-2], with_classes[0, :-2])
     assert not moved[0, -2:].any()
-    assert repool(given, BOXES[:1], SIZE).shape == (1, 10)
+    assert repool(given, BOXES[:1], SIZE).shape == (1, 12)
 
 
 def test_a_grid_of_another_type_is_refused() -> None:

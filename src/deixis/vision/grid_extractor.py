@@ -1,4 +1,4 @@
-"""Region extraction, version 2: grids of several strides, one pooling function, 36 boxes. No torch.
+"""Region extraction, version 2: grids of three strides, one pooling function, 48 boxes. No torch.
 
 Two variants exist. ``v2`` has no box supervision. ``v2-detector`` uses the COCO detector and the keypoints of MoveNet;
 its features also have the class probabilities of the detector and the names of parts.
@@ -18,7 +18,7 @@ from deixis.types import ByteGrid, Json, Labels, Regions
 from deixis.vision import pooling
 from deixis.vision.descriptions import extractor_name
 from deixis.vision.frames import join_frames
-from deixis.vision.lite2 import Lite2
+from deixis.vision.lite2 import Lite2, Maps
 from deixis.vision.pixels import Picture, as_array
 from deixis.vision.proposals import CocoSsdAndParts, Proposals, Proposer, fast_search
 
@@ -27,7 +27,7 @@ VERSION = 2
 CLASS_WEIGHT = 8.0
 """Factor of the detector's class probabilities; the other parts of a feature have lengths of about 10."""
 
-VARIANTS: dict[str, Proposer] = {"v2": fast_search(36), "v2-detector": CocoSsdAndParts(limit=36)}
+VARIANTS: dict[str, Proposer] = {"v2": fast_search(), "v2-detector": CocoSsdAndParts()}
 
 
 class GridExtractor:
@@ -64,16 +64,15 @@ class GridExtractor:
         else:
             places = geometry.as_boxes(boxes).astype(np.float32)
         maps = self.backbone.maps(image)
-        features = self._features(maps, places, (width, height), None if found is None else found.class_probs)
         return Regions(
             boxes=places,
-            features=features,
+            features=self._features(maps, places, (width, height), found),
             size=(width, height),
             scores=None if found is None else found.scores,
-            labels=self._labels(features, None if found is None else found.labels),
+            labels=self._labels(maps, places, (width, height), found),
             grid=self._grid(maps, (width, height)) if self.grid else None,
             extractor=self.name,
-            maps=maps if self.maps else (),
+            maps=maps.grids if self.maps else (),
         )
 
     def extract_video(self, frames: Sequence[Picture], image_id: str = "") -> Regions:
@@ -81,29 +80,29 @@ class GridExtractor:
         return join_frames([self.extract(frame, image_id=image_id) for frame in frames], image_id)
 
     def _features(
-        self,
-        maps: Sequence[ByteGrid],
-        boxes: npt.NDArray[np.floating],
-        size: tuple[int, int],
-        probs: npt.NDArray[np.floating] | None = None,
+        self, maps: Maps, boxes: npt.NDArray[np.float32], size: tuple[int, int], found: Proposals | None
     ) -> npt.NDArray[np.float16]:
-        return repool(maps, boxes, size, self.description["pooling"]["classes"], probs)
+        probs = None if found is None else found.class_probs
+        return repool(maps.grids, boxes, size, self.description["pooling"]["classes"], probs)
 
-    def _labels(self, features: npt.NDArray[np.float16], named: Labels | None) -> Labels:
+    def _labels(
+        self, maps: Maps, boxes: npt.NDArray[np.float32], size: tuple[int, int], found: Proposals | None
+    ) -> Labels:
         """Return the classes of the detector, or those of the classifier where the detector has none."""
-        probs = self.backbone.classify(features[:, : self.backbone.head_depth])  # the first part of a feature
+        probs = self.backbone.classify(pooling.box_means(maps.head, geometry.clip(boxes, *size), size))
         ids = np.argsort(-probs, axis=1, kind="stable")[:, : self.top]
         best = np.take_along_axis(probs, ids, axis=1).astype(np.float16)
         own = Labels(ids, best, self.backbone.classes)
-        return own if named is None else merge_labels(named, own)
+        return own if found is None or found.labels is None else merge_labels(found.labels, own)
 
-    def _grid(self, maps: Sequence[ByteGrid], size: tuple[int, int]) -> npt.NDArray[np.float16]:
+    def _grid(self, maps: Maps, size: tuple[int, int]) -> npt.NDArray[np.float16]:
         """Features ``[rows, columns, D]`` of equal tiles of the image."""
-        height, width = maps[0].values.shape[:2]
+        height, width = maps.head.values.shape[:2]
         rows, columns = min(self.grid, height), min(self.grid, width)
         x, y = np.meshgrid(np.arange(columns) / columns, np.arange(rows) / rows)
         tiles = np.stack([x, y, x + 1 / columns, y + 1 / rows], axis=-1).reshape(-1, 4) * np.tile(size, 2)
-        return self._features(maps, tiles, size).reshape(rows, columns, -1)
+        cells = repool(maps.grids, tiles, size, self.description["pooling"]["classes"])
+        return cells.reshape(rows, columns, -1)
 
 
 def repool(
@@ -145,7 +144,7 @@ def describe(variant: str) -> Json:
         "proposals": proposer.describe(),
         "pooling": {
             "surroundings": pooling.SURROUNDINGS,
-            "contrast_weight": pooling.CONTRAST_WEIGHT,
+            "grid_weight": pooling.GRID_WEIGHT,
             "position_weight": pooling.POSITION_WEIGHT,
             "class_weight": CLASS_WEIGHT,
             "classes": proposer.classes if isinstance(proposer, CocoSsdAndParts) else 0,

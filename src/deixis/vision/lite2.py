@@ -1,4 +1,4 @@
-"""EfficientNet-lite2 in 8 bits with ONNX Runtime: grids of several strides, and ImageNet classes. No torch.
+"""EfficientNet-lite2 in 8 bits with ONNX Runtime: grids of three strides, and ImageNet classes. No torch.
 
 ``tools/export_backbone.py`` made the two weights files of this package from the network of
 :mod:`deixis.vision.backbone`.
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -25,28 +26,35 @@ CLASSIFIER, CLASSIFIER_SHA256 = (
     "cf8ee98926bc8e8c06ed2e6cacd6b146b5c880dc8a99d0855f3413caf86e6e76",
 )
 LONG_SIDE = 576
-OUTPUTS = ("head", "grid32", "grid16")
-"""Outputs that are used: the head convolution (stride 32), and the last blocks of strides 32 and 16."""
+GRIDS = ("grid8", "grid16", "grid32")
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Output of the network for one image."""
+
+    grids: tuple[ByteGrid, ...]  # in the order of GRIDS
+    head: ByteGrid  # head convolution; its mean in a box is the input of the classifier
 
 
 class Lite2:
-    """The network and its classifier."""
+    """The network and its classifier; ``dim`` is the sum of the depths of the grids."""
 
     classes = imagenet_classes()
-    head_depth = 1280
 
     def __init__(self) -> None:
         self._network, (self._weight, self._bias) = _network(), _classifier()
         self._scales = {name: json.loads(self._network.metadata[name]) for name in self._network.outputs}
 
-    def maps(self, image: Picture) -> tuple[ByteGrid, ...]:
-        """Compute the grids of an RGB image, in the order of ``OUTPUTS``."""
+    def maps(self, image: Picture) -> Maps:
+        """Compute the grids of an RGB image."""
         height, width = np.asarray(image).shape[:2]
         outputs = self._network.run(as_input(resized(image, input_size(width, height))))
-        found = dict(zip(self._network.outputs, outputs, strict=True))
-        return tuple(
-            ByteGrid(np.ascontiguousarray(found[name][0].transpose(1, 2, 0)), *self._scales[name]) for name in OUTPUTS
-        )
+        grids = {
+            name: ByteGrid(np.ascontiguousarray(values[0].transpose(1, 2, 0)), *self._scales[name])
+            for name, values in zip(self._network.outputs, outputs, strict=True)
+        }
+        return Maps(tuple(grids[name] for name in GRIDS), grids["head"])
 
     def classify(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         """ImageNet probabilities ``[N, 1000]`` of means ``[N, 1280]`` of the head."""
@@ -66,7 +74,7 @@ class Lite2:
         return {
             "name": NAME,
             "long_side": LONG_SIDE,
-            "outputs": list(OUTPUTS),
+            "strides": [8, 16, 32],
             "supervision": "classes: ImageNet-1k",
             "weights_sha256": NETWORK_SHA256,
             "classifier_sha256": CLASSIFIER_SHA256,

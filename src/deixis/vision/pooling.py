@@ -18,8 +18,8 @@ Floats = npt.NDArray[np.float32]
 
 SURROUNDINGS = 2.0
 """Sides of the surroundings of a box, as a multiple of its own sides."""
-CONTRAST_WEIGHT = 1 / 3
-"""Factor of contrasts; their lengths are then about those of the means, as measured on training photographs."""
+GRID_WEIGHT = 1 / 3
+"""Factor of grid values; the features then have the range of version 1, for which learning rates were chosen."""
 POSITION_WEIGHT = 2.0
 """Factor of position and size, which lie between 0 and 1."""
 
@@ -27,16 +27,17 @@ POSITION_WEIGHT = 2.0
 def pool(grids: Sequence[ByteGrid], boxes: npt.ArrayLike, size: tuple[int, int]) -> Floats:
     """Features ``[N, D]`` of boxes ``[N, 4]`` in pixels of an image with this size (width, height).
 
-    The first grid gives the mean in the box. Every other grid gives the contrast: the mean in the box minus the mean in
-    its surroundings. The last 8 values are x1, y1, x2, y2, width, height, area and the root of the area, as shares of
-    the image.
+    D is the sum of 2 D_g over all grids, plus 8. Each grid gives the mean m in the box, and m minus the mean in the
+    surroundings. The last 8 values are x1, y1, x2, y2, width, height, area and the root of the area, as shares of the
+    image.
     """
     inside = geometry.clip(boxes, *size)
     outside = geometry.clip(surroundings(inside), *size)
-    first, *others = grids
-    contrasts = [box_means(grid, inside, size) - box_means(grid, outside, size) for grid in others]
-    parts = [box_means(first, inside, size), *(CONTRAST_WEIGHT * each for each in contrasts), position(inside, size)]
-    return np.concatenate(parts, axis=1, dtype=np.float32)
+    parts: list[npt.NDArray[np.floating]] = []
+    for grid in grids:
+        mean = box_means(grid, inside, size)
+        parts += [mean, mean - box_means(grid, outside, size)]
+    return np.concatenate([part * GRID_WEIGHT for part in parts] + [position(inside, size)], axis=1, dtype=np.float32)
 
 
 def box_means(grid: ByteGrid, boxes: npt.NDArray[np.floating], size: tuple[int, int]) -> Floats:

@@ -44,7 +44,7 @@ def default() -> Proposer:
     return SelectiveSearch()
 
 
-def fast_search(limit: int = 36) -> SelectiveSearch:
+def fast_search(limit: int = 48) -> SelectiveSearch:
     """Return selective search at two scales instead of three, which takes three quarters of the time."""
     return SelectiveSearch(limit=limit, coarseness=(100, 300))
 

@@ -32,10 +32,10 @@ NAMES = (*CLASSES, *PARTS)  # of ``class_probs``
 class CocoSsdAndParts:
     """Boxes of the detector, and of the body parts and clothes of the largest people."""
 
-    limit: int = 36
+    limit: int = 48
     anchors: int = 300
     ramp: tuple[float, float] = (0.4, 0.9)
-    people: int = 2
+    people: int = 3
     person_prob: float = 0.2  # minimum probability of a person with parts
     same: float = 0.9  # IoU with another part above which a part is dropped
     top: int = 5
