@@ -29,16 +29,8 @@ from deixis.commands.console import (
     track,
 )
 from deixis.errors import UsageError
+from deixis.vision import fill
 from deixis.vision.bulk import Job, Workers, available_cores
-from deixis.vision.fill import (
-    FillReport,
-    build_extractor,
-    find_jobs,
-    pending_jobs,
-    report_fill,
-    store_outcomes,
-    verify_store,
-)
 from deixis.vision.layouts import Layout
 from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
@@ -103,18 +95,18 @@ def features(
             report = import_features(source, layout, out, published, image_map, limit, bar, note)
         return _finish(report, verify, as_json, console)
     with console.status(f"listing the images of {directory}"):
-        jobs = find_jobs(directory, split)[:limit]
-    make = partial(build_extractor, backbone, proposals, boxes, grid, device)
+        jobs = fill.find_jobs(directory, split)[:limit]
+    make = partial(fill.build_extractor, backbone, proposals, boxes, grid, device)
     started = time.monotonic()
     added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), console)
-    return _finish(report_fill(out, jobs, added, time.monotonic() - started), verify, as_json, console)
+    return _finish(fill.report_fill(out, jobs, added, time.monotonic() - started), verify, as_json, console)
 
 
-def _finish(report: FillReport, verify: bool, as_json: bool, console: Console) -> int:
+def _finish(report: fill.FillReport, verify: bool, as_json: bool, console: Console) -> int:
     """Verify the store if asked for, and print the report."""
     if verify:
         with console.status(f"verifying {report.store}"):
-            verify_store(Path(report.store))
+            fill.verify_store(Path(report.store))
         console.print(f"{report.store}: all checksums match.", markup=False)
     _print_report(report, console)
     if as_json:
@@ -128,12 +120,12 @@ def _fill(jobs: Sequence[Job], make: Callable[[], RegionExtractor], out: Path, p
         with console.status(f"starting {processes} worker process{'es' if processes > 1 else ''}"):
             workers = Workers(make, processes)
         with workers, StoreWriter(out, workers.contents) as writer:
-            left = pending_jobs(jobs, writer)
+            left = fill.pending_jobs(jobs, writer)
             if len(left) < len(jobs):
                 console.print(f"{len(jobs) - len(left):,} of {len(jobs):,} images are already done.")
             before = len(writer.image_ids)
             try:
-                for _ in track(store_outcomes(workers.run(left), writer), len(left), console):
+                for _ in track(fill.store_outcomes(workers.run(left), writer), len(left), console):
                     pass
             except KeyboardInterrupt:
                 console.print(f"Stopped: {out} has {len(writer.image_ids):,} images. The same command resumes.")
@@ -143,7 +135,7 @@ def _fill(jobs: Sequence[Job], make: Callable[[], RegionExtractor], out: Path, p
             return len(writer.image_ids) - before
 
 
-def _print_report(report: FillReport, console: Console) -> None:
+def _print_report(report: fill.FillReport, console: Console) -> None:
     size = f"{report.images:,} images, {report.bytes / 1e6:,.0f} MB"
     console.print(f"{report.store}: {size}, {report.extractor}", markup=False)
     console.print(f"{report.added:,} added in {report.seconds:,.0f} s, {len(report.skipped):,} skipped")
