@@ -1,7 +1,7 @@
 """Sample frames of video clips: files (PyAV), or folders of frames ``01.jpg`` .. ``10.jpg``.
 
-Decoding is bounded in bytes, pixels, frames and seconds. Frame k of N shows the middle of the k-th of N equal parts of a
-segment, t_k = s + (e - s) (k + .5) / N, as Grounded Video Description samples.
+Decoding is bounded in bytes, pixels, frames and seconds. Frame k of N shows the middle of the k-th of N equal parts of
+a segment, t_k = s + (e - s) (k + .5) / N, as Grounded Video Description samples.
 """
 
 from __future__ import annotations
@@ -161,14 +161,16 @@ def clip_rate(source: str | Path | bytes) -> float:
     name = "the clip" if isinstance(source, bytes) else display_name(source)
     with _open(source, name, LIMITS) as clip:
         rate = clip.stream.average_rate or clip.stream.guessed_rate or Fraction(25)
-        return float(min(max(rate, 1), 60))
+        return min(max(float(rate), 1.0), 60.0)
 
 
 def _require_one_size(images: Sequence[Image.Image], name: object) -> None:
     sizes = sorted({image.size for image in images})
     if len(sizes) > 1:
         (w1, h1), (w2, h2) = sizes[:2]
-        raise DeixisError(f"the frames of {name} have different sizes ({w1} x {h1} and {w2} x {h2}). Expected one size.")
+        raise DeixisError(
+            f"the frames of {name} have different sizes ({w1} x {h1} and {w2} x {h2}). Expected one size."
+        )
 
 
 def _open(source: str | Path | bytes, name: str, limits: ClipLimits) -> _Clip:
@@ -324,14 +326,16 @@ class _Clip:
         import av
 
         try:
-            self.container.seek(int((Fraction(at).limit_denominator(10**6) + self.first) / self.base), stream=self.stream)
+            self.container.seek(
+                int((Fraction(at).limit_denominator(10**6) + self.first) / self.base), stream=self.stream
+            )
         except av.error.FFmpegError:
             return False
         return True
 
     def upright(self, frame: VideoFrame) -> Image.Image:
         """Convert a frame to RGB; rotation and pixel shape of the file are applied."""
-        image: Image.Image = frame.to_image()
+        image: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
         shape = self.stream.sample_aspect_ratio
         if shape is not None and shape > 0 and shape != 1 and Fraction(1, 4) <= shape <= 4:
             image = image.resize((max(1, round(image.width * shape)), image.height))

@@ -342,7 +342,10 @@ class Grounding:
         """Return the grounding that :meth:`to_phrase_json` wrote."""
         _get(value, "point")
         return cls(
-            text=_text(value, "phrase"), box=_box(_get(value, "box")), score=_float(value, "score"), **optional_fields(value)
+            text=_text(value, "phrase"),
+            box=_box(_get(value, "box")),
+            score=_float(value, "score"),
+            **optional_fields(value),
         )
 
     def _optional_json(self, names: tuple[str, ...]) -> Json:
@@ -415,7 +418,7 @@ class GroundedCaption:
     def from_json(cls, value: Mapping[str, Any]) -> GroundedCaption:
         """Return the caption that :meth:`to_json` wrote; a missing or wrong field is named in a :class:`DeixisError`.
 
-        Captions of schema 1 have no ``word_groundings``, ``model_hash`` and ``schema``; those of clips came with schema 3.
+        Captions of schema 1 have no ``word_groundings``, ``model_hash`` and ``schema``. Clips came with schema 3.
         """
         words = _get(value, "words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):

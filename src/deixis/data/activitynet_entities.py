@@ -212,8 +212,9 @@ def _sample(
             head = official[word].lower()
             phrases.append(Phrase(official[word], start, end, head, names[tuple(rows)], types=(label,)))
         captions = (Caption(text, tuple(map(sys.intern, aligned.tokens)), tuple(phrases)),)
-    frames, segment = media.find(video, number, segment)
-    return Sample(f"{video}_segment_{number}", captions, frames=frames, entities=tuple(entities), segment=segment)
+    files, place_in_video = media.find(video, number, segment)
+    name = f"{video}_segment_{number}"
+    return Sample(name, captions, frames=files, entities=tuple(entities), segment=place_in_video)
 
 
 def _joined(official: list[str]) -> tuple[str, list[tuple[int, int]]]:

@@ -8,8 +8,8 @@ several rows. ``image`` is a path in the folder or in its subfolder ``images``. 
     beach.jpg,"a brown dog, wet from the sea",train
     kitchen.jpg,two people cook,val
 
-Clips have the column ``clip`` instead of ``image``: a video file or a folder of frames 01.jpg .. 10.jpg, and, optionally,
-``start`` and ``end`` of a segment in seconds. Example::
+Clips have the column ``clip`` instead of ``image``: a video file or a folder of frames 01.jpg .. 10.jpg. The optional
+columns ``start`` and ``end`` are those of a segment, in seconds. Example::
 
     clip,start,end,caption
     kitchen.mp4,0,12.5,a man washes a pan
@@ -53,7 +53,7 @@ def expected(root: Path) -> tuple[Expected, ...]:
     return (
         Expected(
             found[0] if found else FILES[0],
-            "one row per caption: columns image (or clip, start, end), caption and, optionally, split (.jsonl, .csv, .tsv)",
+            "one row per caption: columns image (or clip, start, end), caption and, optionally, split",
             "you: write it into the folder of your images or clips",
         ),
     )
@@ -195,7 +195,9 @@ def _place(root: Path, name: str) -> Path:
 def _captions_file(root: Path) -> Path:
     found = [root / name for name in FILES if (root / name).is_file()]
     if not found:
-        raise DeixisError(f"{root} has none of {', '.join(FILES)}. Add one with the columns image (or clip) and caption.")
+        raise DeixisError(
+            f"{root} has none of {', '.join(FILES)}. Add one with the columns image (or clip) and caption."
+        )
     if len(found) > 1:
         raise DeixisError(f"{root} has both {found[0].name} and {found[1].name}. Remove one of them.")
     return found[0]

@@ -352,8 +352,7 @@ class _Reader:
             raise self.error_at(str(error).rstrip(".")) from None
         self.check_unique(self.image, "a caption of this image")
         groundings, words = (
-            tuple(self.grounding(g) for g in each)
-            for each in (caption.groundings, caption.word_groundings)
+            tuple(self.grounding(g) for g in each) for each in (caption.groundings, caption.word_groundings)
         )
         self.captions[self.image] = replace(caption, image=self.image, groundings=groundings, word_groundings=words)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -213,7 +212,7 @@ def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
         if job.sample is None:
             regions = extractor.extract(load_image(job.paths[0]), image_id=job.image_id)
         elif job.sample.is_video:
-            regions = extract_clip(extractor, job.sample)
+            regions = extractor.extract_video(job.sample.clip().images, job.image_id)
         else:
             regions = extractor.extract(job.sample.open(), image_id=job.image_id)
         return Outcome(job, regions)
@@ -222,13 +221,3 @@ def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
     except Exception as error:  # an error of one image must not stop the others
         name = job.paths[0] if job.paths else job.image_id
         return Outcome(job, reason=f"{name} could not be processed ({type(error).__name__}: {error})")
-
-
-def extract_clip(extractor: RegionExtractor, sample: Sample) -> Regions:
-    """Extract the regions of the frames of a video segment, with its place in the video."""
-    found = extractor.extract_video(sample.clip().images, sample.image_id)
-    place = sample.segment
-    if place is None or math.isinf(place.duration):
-        return replace(found, segment=(0.0, 1.0, 0.0, 1.0))
-    share = place.start / place.duration, place.end / place.duration
-    return replace(found, segment=(float(place.number), float(place.count), *share))

@@ -132,7 +132,6 @@ class FeatureStore(Mapping[str, Regions]):
             class_names=names["class_names"],
             image_vector=arrays["image_vectors"][row] if "image_vectors" in arrays else None,
             temporal=_temporal(arrays, row),
-            segment=tuple(arrays["segments"][row].tolist()) if "segments" in arrays else None,
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -300,7 +299,6 @@ def _kind(regions: Regions) -> dict[str, int | None]:
         "class_probs": None if regions.class_probs is None else regions.class_probs.shape[1],
         "image_vector": None if regions.image_vector is None else len(regions.image_vector),
         "temporal": None if regions.temporal is None else regions.temporal.shape[1],
-        "segment": None if regions.segment is None else 1,
     }
 
 
@@ -332,8 +330,6 @@ def _encode(images: Mapping[str, Regions]) -> bytes:
     if temporal := [part.temporal for part in parts if part.temporal is not None]:
         arrays["temporal"] = np.concatenate(temporal).astype(np.float16)
         arrays["temporal_offsets"] = np.cumsum([0, *map(len, temporal)], dtype=np.int64)
-    if segments := [part.segment for part in parts if part.segment is not None]:
-        arrays["segments"] = np.array(segments, dtype=np.float32)
     classes = labels[0].names if labels else ()
     names = {"classes": json.dumps(classes)} | ({"class_names": json.dumps(parts[0].class_names)} if probs else {})
     return save(arrays, {"image_ids": json.dumps(list(images)), **names})
