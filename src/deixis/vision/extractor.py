@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Self
 
@@ -225,10 +226,12 @@ def build_parts(description: Json) -> tuple[Backbone, Proposer]:
             f"the model expects imported features ({wanted}), which cannot be computed from photographs. "
             "Import the features of these images with 'deixis features --from', and give the store with --features."
         )
+    attempts: list[str] = []
     try:
         backbone, proposals = description["backbone"], description["proposals"]
         size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""
-        with offline() as attempts:
+        packaged = backbone["name"] in ("efficientnet-lite2", "tiny") and ":" not in proposals["name"]
+        with nullcontext(attempts) if packaged else offline() as attempts:
             built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"])
     except (KeyError, TypeError):
         raise DeixisError(f"this version of deixis does not support the extractor {wanted}. Update deixis.") from None
