@@ -222,6 +222,7 @@ class Grounding:
     heat_point: Point | None = None  # maximum of the heat map, which may lie outside the box
     head: int | None = None  # index of the phrase's head word in the caption
     pos: str = ""  # "NOUN" or "VERB" for the grounding of a single word
+    initial_box: Box | None = None  # the box before regression moved it to `box`
 
     def pointing(self) -> Point:
         """Return the point (x, y) of this grounding: given, else the heat map's maximum, else the box centre."""
@@ -235,7 +236,7 @@ class Grounding:
     def to_json(self) -> Json:
         """Return the entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
 
-        ``point``, ``heat``, ``heat_point``, ``head`` and ``pos`` follow where they are set.
+        ``point``, ``heat``, ``heat_point``, ``head``, ``pos`` and ``initial_box`` follow where they are set.
         """
         value: Json = {
             "word": self.text,
@@ -245,7 +246,7 @@ class Grounding:
             "score": self.score,
             "parts": [list(part) for part in self.parts],
         }
-        return value | self._optional_json(("point", "heat", "heat_point", "head", "pos"))
+        return value | self._optional_json(("point", "heat", "heat_point", "head", "pos", "initial_box"))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Grounding:
@@ -269,7 +270,7 @@ class Grounding:
             "score": self.score,
             "model": model,
         }
-        return value | self._optional_json(("heat", "heat_point"))
+        return value | self._optional_json(("heat", "heat_point", "initial_box"))
 
     @classmethod
     def from_phrase_json(cls, value: Mapping[str, Any]) -> Grounding:
@@ -401,6 +402,7 @@ def _optional(value: Mapping[str, Any]) -> dict[str, Any]:
         "heat": HeatMap.from_json,
         "head": lambda found: _int({"head": found}, "head"),
         "pos": lambda found: _text({"pos": found}, "pos"),
+        "initial_box": _box,
     }
     return {name: reader(value[name]) for name, reader in read.items() if value.get(name) is not None}
 
