@@ -49,7 +49,7 @@ def _model_card(
 {recipe.purpose}
 
 - Method: {recipe.paper}
-- Data: {data.source}, {len(data.training)} training and {len(data.validation)} validation images
+- Data: {data.describe()}
 - Supervision: {supervision}
 {models}- Regions: `{data.extractor["name"]}` (backbone: {trained_on["backbone"]}; proposals: {trained_on["proposals"]})
 - Validation: {figures} (one seed: {recipe.seed}; {protocol})

@@ -18,6 +18,7 @@ from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
 from deixis.training.log import append_line, cut_log, read_log
+from deixis.training.parts import Order
 from deixis.training.recipe import Phase, Recipe, Schedule
 from deixis.training.types import Line, Scores
 
@@ -37,6 +38,7 @@ def train(
     callbacks: Callbacks | None = None,
     finished: Callable[[Sequence[Line]], bool] = lambda lines: False,
     save_every: float = 120.0,
+    order: Order | None = None,
 ) -> Net:
     """Train a network with a recipe; call ``save(network, epoch, scores)`` after each new best epoch.
 
@@ -44,6 +46,8 @@ def train(
     during training. Terms without gradient are only logged. ``validate`` returns scores. The best epoch of the last
     phase has the highest ``recipe.monitor`` and, among equal scores, the lowest training loss. ``finished(lines)`` gets
     the log of the current phase and returns True to end it.
+
+    ``order(seed, epoch)`` gives the rows of the examples of an epoch; without it, every example occurs once, shuffled.
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
     the seed and the step determine the order of the images and all dropout.
@@ -67,8 +71,8 @@ def train(
         if progress.batch == 0 and progress.epoch == start:
             _start_phase(recipe, phase, progress)
         wrapped.train()
-        order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
-        for rows in _batches(order, recipe.batch_images, progress.batch):
+        shuffled = (order or _shuffle(len(examples)))(recipe.seed, progress.epoch)
+        for rows in _batches(shuffled, recipe.batch_images, progress.batch):
             torch.manual_seed(_step_seed(recipe.seed, progress.step))
             lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
             for group in plain.param_groups:
@@ -116,6 +120,11 @@ def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
     if step < schedule.warmup_steps:
         lr *= 1e-3 + (1 - 1e-3) * step / schedule.warmup_steps
     return lr
+
+
+def _shuffle(count: int) -> Order:
+    """Every example once, in random order."""
+    return lambda seed, epoch: np.random.default_rng([seed, epoch]).permutation(count)
 
 
 def _start_phase(recipe: Recipe, phase: Phase, progress: Progress) -> None:

@@ -299,6 +299,7 @@ def train_albef(
         lambda network, phase: validation.scores(pointer(network), look),
         save,
         callbacks,
+        order=data.order([example.image_id for example in examples]),
     )
 
 
@@ -335,14 +336,16 @@ def initial_model(recipe: AlbefRecipe, data: TrainingData, init_from: Path | Non
 def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
     """The texts with boxes of each training image, from detections or from the boxes of the training set."""
     if recipe.detections:
-        found = _detected(recipe, data.training)
+        found = _detected(recipe, data)
     else:
         makers: dict[str, Callable[[Sample, float], Iterable[Triplet]]] = {
             visual_genome.NAME: visual_genome.triplets,
             coco.NAME: instance_triplets,
         }
-        make = makers.get(data.source, phrase_triplets)
-        found = {sample.image_id: list(make(sample, recipe.min_area)) for sample in data.training}
+        found = {
+            sample.image_id: list(makers.get(data.kind_of(sample.image_id), phrase_triplets)(sample, recipe.min_area))
+            for sample in data.training
+        }
     if not any(found.values()):
         raise DeixisError(
             f"recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
@@ -351,8 +354,9 @@ def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Tri
     return found
 
 
-def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[Triplet]]:
+def _detected(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
     """Triplets of detector labels, and of the caption phrases that name a detected class."""
+    samples = data.training
     things = read_detections(Path(recipe.detections), recipe.min_score)
     parses = iter(parse([caption.text for sample in samples for caption in sample.captions]))
     found = {}
@@ -360,7 +364,7 @@ def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[
         width, height = sample.image_size()
         large = [
             thing
-            for thing in things.get(sample.image_id, ())
+            for thing in things.get(data.own_id(sample.image_id), ())
             if geometry.area(thing.box) >= recipe.min_area * width * height
         ]
         said = caption_triplets(sample, [next(parses) for _ in sample.captions], large)
