@@ -265,3 +265,33 @@ def test_phrases_without_classes_are_left_out() -> None:
     assert validation.notes == [
         "coco: the training captions have no phrases to find classes in. F1_all and F1_loc are left out."
     ]
+
+
+def karpathy(root: Path, splits: dict[str, list[int]]) -> Path:
+    """Write a data set in Karpathy's layout: images of these numbers, one caption each, no image files."""
+    root.mkdir()
+    images = [
+        {
+            "cocoid": number,
+            "filename": f"{number}.jpg",
+            "filepath": "train2017",
+            "split": split,
+            "sentences": [{"raw": "a dog", "tokens": ["a", "dog"]}],
+        }
+        for split, numbers in splits.items()
+        for number in numbers
+    ]
+    (root / "dataset_coco.json").write_text(json.dumps({"images": images, "dataset": "coco"}))
+    return root
+
+
+def test_data_check_tells_images_that_another_data_set_trains_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = karpathy(tmp_path / "a", {"train": [1, 2], "val": [3], "test": [4, 5]})
+    b = karpathy(tmp_path / "b", {"train": [2, 4, 5, 6]})
+    assert cli.run(["data", "check", str(a), str(b), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert [report["dataset"] for report in json.loads(printed.out)] == ["coco", "coco"]
+    assert f"warning: 2 images of {a} (test) are in the training split of {b}." in printed.err
+    assert f"images of {a} (val)" not in printed.err
