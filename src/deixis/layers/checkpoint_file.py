@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ _ALLOWED: list[Any] = [
 
 
 def read_checkpoint(path: str | Path) -> Any:
-    """Read a ``.pth`` file with torch's restricted unpickler; tensors are on the CPU."""
+    """Read a ``.pth`` file with torch's restricted unpickler; tensors are on the CPU.
+
+    Tensors of a file since torch 1.6 are read when they are used: the state of an optimiser takes no memory.
+    """
     file = Path(path)
     try:
         with torch.serialization.safe_globals(_ALLOWED):
-            return torch.load(file, map_location="cpu", weights_only=True)
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except FileNotFoundError:
         raise DeixisError(f"{file} does not exist.") from None
     except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError, OSError) as error:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from deixis.errors import DeixisError
+from deixis.methods.albef.inputs import Resize
 from deixis.methods.albef.network import AlbefConfig
 from deixis.types import Regions
 
@@ -30,11 +31,17 @@ def square_grid(regions: Regions, config: AlbefConfig) -> Tensor:
     return sized[0].permute(1, 2, 0)
 
 
-def square_pixels(image: Image.Image, config: AlbefConfig) -> Tensor:
-    """Pixels ``[3, P, P]`` from 0 to 1 of an image resized to the model's square."""
-    size = (config.pixels, config.pixels)
-    resized = image.convert("RGB").resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
-    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).float() / 255
+def square_pixels(image: Image.Image, side: int, resize: Resize = "reduced") -> Tensor:
+    """Pixels ``[3, side, side]`` from 0 to 1 of an image resized to a square; see :class:`InputConfig`."""
+    rgb = image.convert("RGB")
+    if resize == "bilinear":
+        import cv2
+
+        pixels = cv2.resize(np.asarray(rgb), (side, side), interpolation=cv2.INTER_LINEAR)
+    else:
+        gap = 3.0 if resize == "reduced" else None
+        pixels = np.array(rgb.resize((side, side), Image.Resampling.BICUBIC, reducing_gap=gap))
+    return torch.from_numpy(pixels).permute(2, 0, 1).float() / 255
 
 
 def standardise(pixels: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from deixis.methods.albef.inputs import TRAINING, InputConfig
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.momentum import MomentumConfig
 from deixis.methods.albef.network import AlbefConfig, base, small
@@ -36,6 +37,7 @@ class AlbefRecipe(Recipe):
         "cosine": "map consistency, cosine distance of map and box mask",
     }
     model: AlbefConfig  # sizes of the vocabulary and of the grid are set from the data
+    inputs: InputConfig = field(default_factory=InputConfig)  # a model of --init-from keeps its own
     momentum: MomentumConfig = field(default_factory=MomentumConfig)
     maps: MapConfig = field(default_factory=MapConfig)
     # initial text encoder: MiniLM; none, with MiniLM's word pieces; none, with word pieces of the captions
@@ -43,6 +45,7 @@ class AlbefRecipe(Recipe):
     detections: str = ""  # file of COCO results with the boxes of the loss amc; empty: boxes of the training set
     min_score: float = 0.3  # of a detection
     min_area: float = 0.08  # of a box, as a share of the image; smaller boxes are left out (AMC, Sec. 4.1)
+    words: float = 1.0  # weight of the masked words; 0: they are not predicted
     align: float = 0.0  # weight of the alignment of words and cells (ours) in the losses albef and amc
     captions: float = 0.0  # probability, in the loss amc, that an image with boxes is used with a caption instead
     flip: bool = True  # mirror images, and swap left and right in the text; the published code leaves the text
@@ -64,6 +67,7 @@ ALBEF_BASE = AlbefRecipe(
     name="albef-base",
     paper="ALBEF, as AMC describes it (Sec. 2.1, 4.1): ViT-B/16 at 256 pixels, BERT-base 6 + 6",
     model=base(),
+    inputs=TRAINING,
     text="pieces",  # ALBEF starts from BERT and an image classifier, whose weights no package contains
     phases=(Phase(epochs=20, loss="albef"),),
     schedule=Schedule(lr=1e-5, decay=1.0, decay_every=1, clip_norm=0),
@@ -85,6 +89,7 @@ ALBEF_SMALL = replace(
     name="albef-small",
     paper="ALBEF on grid cells of the backbone and MiniLM 3 + 3, for two cores",
     model=small(),
+    inputs=InputConfig(),
     text="minilm",
     phases=(Phase(epochs=5, loss="align", lr=5e-4), Phase(epochs=4, loss="albef", lr=2e-4)),
     schedule=Schedule(lr=5e-4, decay=0.8, decay_every=1, clip_norm=1.0),

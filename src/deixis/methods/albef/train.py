@@ -28,20 +28,19 @@ from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
-from deixis.layers.minilm import minilm_folder
-from deixis.layers.whitening import fit_whitening
 from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
 from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
+from deixis.methods.albef.initial import initial_model
+from deixis.methods.albef.inputs import InputConfig
 from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.image_text_contrast import image_text_contrast, similarities
 from deixis.methods.albef.losses.image_text_match import image_text_match
 from deixis.methods.albef.losses.map_consistency import box_masks, map_consistency
 from deixis.methods.albef.losses.masked_words import mask_words, masked_logits, masked_words
-from deixis.methods.albef.model import AlbefGrounder, pad_texts
-from deixis.methods.albef.momentum import Momentum
+from deixis.methods.albef.model import AlbefGrounder, encode_text, pad_texts
+from deixis.methods.albef.momentum import Momentum, MomentumState
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
 from deixis.methods.albef.presence import calibrate
-from deixis.methods.albef.published import load_minilm, load_published
 from deixis.methods.albef.recipes import AlbefRecipe
 from deixis.metrics.phrases import FLICKR30K, phrase_scores
 from deixis.metrics.references import phrase_references
@@ -54,10 +53,6 @@ from deixis.training.recipe import Phase
 from deixis.training.supervision import SourceModel
 from deixis.training.types import Scores
 from deixis.types import Grounding, Regions
-from deixis.vision.store import require_extractor
-
-WHITENED = 300  # images whose cells fit the whitening
-
 
 # Batches ------------------------------------------------------------------------------------------------------------
 
@@ -103,6 +98,7 @@ def make_examples(
     samples: Sequence[Sample],
     pieces: WordPieces,
     triplets: Mapping[str, Sequence[Triplet]],
+    inputs: InputConfig | None = None,
 ) -> list[Example]:
     """Samples with their captions and triplets as word pieces.
 
@@ -110,10 +106,11 @@ def make_examples(
     code takes one of them at random, and the others for background.)
     """
 
+    inputs = inputs or recipe.inputs
+
     def encode(text: str) -> Text:
-        ids = pieces.encode(text, recipe.max_words)
-        other = mirror(text)
-        return Text(ids, ids if other == text else pieces.encode(other, recipe.max_words))
+        ids, other = encode_text(pieces, text, inputs, recipe.max_words), mirror(text)
+        return Text(ids, ids if other == text else encode_text(pieces, other, inputs, recipe.max_words))
 
     examples = []
     for sample in samples:
@@ -127,7 +124,12 @@ def make_examples(
 
 
 def collate(
-    examples: Sequence[Example], image: Callable[[str], Tensor], config: AlbefConfig, pad: int, flip: bool
+    examples: Sequence[Example],
+    image: Callable[[str], Tensor],
+    config: AlbefConfig,
+    pad: int,
+    flip: bool,
+    sep: bool = True,
 ) -> Batch:
     """Draw a caption, a target and whether to mirror for each image, all from torch's generator.
 
@@ -153,8 +155,8 @@ def collate(
     length = max(map(len, [*captions, *targets]))
     return Batch(
         images=torch.stack(images),
-        captions=pad_texts(captions, pad, length),
-        targets=pad_texts(targets, pad, length),
+        captions=pad_texts(captions, pad, length, sep),
+        targets=pad_texts(targets, pad, length, sep),
         boxed=torch.tensor([bool(example.targets) for example in examples]),
         masks=torch.stack(masks),
     )
@@ -176,12 +178,14 @@ def map_side(config: AlbefConfig) -> int:
 class Network(nn.Module):
     """The fusion model and its momentum copy."""
 
-    def __init__(self, recipe: AlbefRecipe, model: AlbefNet, pieces: WordPieces) -> None:
+    def __init__(
+        self, recipe: AlbefRecipe, model: AlbefNet, pieces: WordPieces, momentum: MomentumState | None = None
+    ) -> None:
         super().__init__()
         recipe.check_losses()
         self.recipe, self.pieces, self.model = recipe, pieces, model
         torch.manual_seed(recipe.seed)
-        self.momentum = Momentum(model, recipe.momentum)
+        self.momentum = Momentum(model, recipe.momentum, momentum)
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
@@ -233,7 +237,7 @@ class Network(nn.Module):
             slow = momentum.slow
             slow_encoded = slow.encode(images)
             slow_shared = slow.project(slow_encoded, slow.encode_text(texts))
-            believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft else None
+            believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft and self.recipe.words else None
         shared = model.project(encoded, read)
         queue = momentum.images.clone(), momentum.texts.clone()  # remembering below must not change what was compared
         contrast = image_text_contrast(shared, slow_shared, queue, model.temperature, same, soft)
@@ -241,8 +245,10 @@ class Network(nn.Module):
         terms = {
             "contrast": contrast,
             "match": image_text_match(model, encoded, texts, read, right, scores, same),
-            "words": masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft),
         }
+        if self.recipe.words:
+            words = masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft)
+            terms["words"] = self.recipe.words * words
         momentum.enqueue(*slow_shared)
         return terms
 
@@ -256,7 +262,8 @@ def _same(texts: Texts) -> Tensor:
 
 
 def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
-    return Texts(*(torch.where(choose[:, None], a, b) for a, b in ((one.ids, other.ids), (one.mask, other.mask))))
+    ids, mask = (torch.where(choose[:, None], a, b) for a, b in ((one.ids, other.ids), (one.mask, other.mask)))
+    return replace(one, ids=ids, mask=mask)
 
 
 # A run --------------------------------------------------------------------------------------------------------------
@@ -273,14 +280,16 @@ def train_albef(
     triplets: Mapping[str, Sequence[Triplet]] = {}
     if any(phase.loss == "amc" for phase in recipe.phases):
         triplets = find_triplets(recipe, data)
-    model, pieces = initial_model(recipe, data, init_from)
-    examples = make_examples(recipe, data.training, pieces, triplets)
+    initial = initial_model(recipe, data, init_from)
+    model, pieces, inputs = initial.network, initial.pieces, initial.inputs
+    examples = make_examples(recipe, data.training, pieces, triplets, inputs)
     extractor = None if model.config.patch else data.extractor
     validation = Validation(data)
-    look = Looking(data, model.config)
+    look = Looking(data, model.config, inputs)
+    longest = model.config.positions if inputs.clean else recipe.max_words  # published texts are cut in training only
 
     def pointer(network: Network) -> AlbefGrounder:
-        return AlbefGrounder(network.model, pieces, extractor, recipe.name, recipe.max_words)
+        return AlbefGrounder(network.model, pieces, extractor, recipe.name, longest, inputs=inputs)
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
         best = pointer(network)
@@ -292,44 +301,14 @@ def train_albef(
     pad = pieces.id("[PAD]")
     train(
         recipe,
-        Network(recipe, model, pieces),
+        Network(recipe, model, pieces, initial.momentum),
         examples,
-        lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip),
+        lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip, inputs.sep),
         out,
         lambda network, phase: validation.scores(pointer(network), look),
         save,
         callbacks,
     )
-
-
-def initial_model(recipe: AlbefRecipe, data: TrainingData, init_from: Path | None) -> tuple[AlbefNet, WordPieces]:
-    """The model before training, and its word pieces."""
-    if init_from is not None and init_from.is_dir():
-        found = AlbefGrounder.from_pretrained(init_from)
-        if found.extractor is not None:
-            require_extractor(data.extractor["name"], found.extractor.name)
-        return found.network.train(), found.pieces
-    if recipe.text == "fresh":
-        pieces = WordPieces.build((c.text for s in data.training for c in s.captions), recipe.min_count)
-    else:
-        pieces = WordPieces.load(minilm_folder() / "vocab.txt")
-    config = replace(recipe.model, vocabulary=len(pieces))
-    if not config.patch:
-        grid = data.regions[data.training[0].image_id].grid
-        if grid is None or grid.ndim != 3:
-            raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
-        config = replace(config, features=grid.shape[-1], side=max(grid.shape[:2]))
-    torch.manual_seed(recipe.seed)
-    model = AlbefNet(config)
-    if isinstance(model.image.patches, nn.Linear):
-        some = data.training[:: -(-len(data.training) // WHITENED)]
-        grids = [square_grid(data.regions[sample.image_id], config) for sample in some]
-        fit_whitening(model.image.patches, torch.stack(grids).flatten(0, 2))
-    if init_from is not None:
-        load_published(model, init_from)
-    elif recipe.text == "minilm":
-        load_minilm(model)
-    return model, pieces
 
 
 def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
@@ -374,12 +353,16 @@ class Looking:
 
     data: TrainingData
     config: AlbefConfig
+    inputs: InputConfig
 
     def to_learn(self, image_id: str) -> Tensor:
         """The input for training: grid cells, or pixels with varied colours."""
         if self.config.patch:
-            return standardise(jitter_colours(square_pixels(self._samples[image_id].open(), self.config)))
+            return standardise(jitter_colours(self._pixels(image_id)))
         return square_grid(self.data.regions[image_id], self.config)
+
+    def _pixels(self, image_id: str) -> Tensor:
+        return square_pixels(self._samples[image_id].open(), self.config.pixels, self.inputs.resize)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
         """The input of :meth:`AlbefGrounder.encode`."""
