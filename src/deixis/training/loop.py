@@ -18,7 +18,7 @@ from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
 from deixis.training.log import append_line, cut_log, read_log
-from deixis.training.recipe import Phase, Recipe
+from deixis.training.recipe import Phase, Recipe, Schedule
 from deixis.training.types import Line, Scores
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -52,9 +52,9 @@ def train(
     run.mkdir(parents=True, exist_ok=True)
     accelerator = Accelerator(mixed_precision="bf16" if recipe.precision == "bf16" else "no")
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    wrapped, optimiser = accelerator.prepare(network, torch.optim.Adam(trained, lr=recipe.schedule.lr, fused=True))
-    adam = getattr(optimiser, "optimizer", optimiser)
-    progress = checkpoint.load(run, network, adam) or Progress(lr=recipe.schedule.lr)
+    wrapped, optimiser = accelerator.prepare(network, make_optimiser(recipe.schedule, trained))
+    plain = getattr(optimiser, "optimizer", optimiser)  # without accelerate's wrapper
+    progress = checkpoint.load(run, network, plain) or Progress(lr=recipe.schedule.lr)
     cut_log(run, progress.step)
     steps = -(-len(examples) // recipe.batch_images) * recipe.epochs
     saved = time.monotonic()
@@ -70,8 +70,9 @@ def train(
         order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
         for rows in _batches(order, recipe.batch_images, progress.batch):
             torch.manual_seed(_step_seed(recipe.seed, progress.step))
-            for group in adam.param_groups:
-                group["lr"] = progress.lr
+            lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
+            for group in plain.param_groups:
+                group["lr"] = lr
             batch = to_device(collate([examples[i] for i in rows]), accelerator.device)
             with accelerator.autocast():
                 terms: dict[str, Tensor] = wrapped(phase, batch, progress.step / steps)
@@ -83,9 +84,9 @@ def train(
             optimiser.step()
             losses = {name: float(term.detach()) for name, term in terms.items()}
             _count(progress, losses, float(loss.detach()))
-            callbacks.step(_step(recipe, progress, steps, losses))
+            callbacks.step(_step(recipe, progress, steps, lr, losses))
             if time.monotonic() - saved > save_every and accelerator.is_main_process:
-                checkpoint.save(run, progress, network, adam)
+                checkpoint.save(run, progress, network, plain)
                 saved = time.monotonic()
         network.eval()
         scores = validate(network, phase)
@@ -95,9 +96,26 @@ def train(
         callbacks.validated(progress.epoch + 1, scores, better)
         _end_epoch(recipe, phase, start, progress, run, scores, finished)
         if accelerator.is_main_process:
-            checkpoint.save(run, progress, network, adam)
+            checkpoint.save(run, progress, network, plain)
             saved = time.monotonic()
     return network.eval()
+
+
+def make_optimiser(schedule: Schedule, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """Build the optimiser of a schedule."""
+    lr, weight_decay = schedule.lr, schedule.weight_decay
+    if schedule.optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr=lr, momentum=schedule.momentum, weight_decay=weight_decay, fused=True)
+    kind = torch.optim.AdamW if schedule.optimiser == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+
+
+def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
+    """Learning rate of a step (from 0) of ``steps``: ``lr`` after warm-up and the milestones that have passed."""
+    lr *= schedule.decay ** sum(step >= share * steps for share in schedule.milestones)
+    if step < schedule.warmup_steps:
+        lr *= 1e-3 + (1 - 1e-3) * step / schedule.warmup_steps
+    return lr
 
 
 def _start_phase(recipe: Recipe, phase: Phase, progress: Progress) -> None:
@@ -113,9 +131,9 @@ def _count(progress: Progress, losses: Scores, loss: float) -> None:
         progress.losses[name] = progress.losses.get(name, 0.0) + value
 
 
-def _step(recipe: Recipe, progress: Progress, steps: int, losses: Scores) -> Step:
+def _step(recipe: Recipe, progress: Progress, steps: int, lr: float, losses: Scores) -> Step:
     epoch = progress.epoch + 1
-    return Step(epoch, recipe.epochs, progress.step, steps, progress.lr, losses, recipe.loss_terms)
+    return Step(epoch, recipe.epochs, progress.step, steps, lr, losses, recipe.loss_terms)
 
 
 def _is_better(recipe: Recipe, progress: Progress, scores: Scores) -> bool:
@@ -157,7 +175,7 @@ def _end_epoch(
     append_line(run, line)
     done, schedule = progress.epoch - start + 1, recipe.schedule
     counted, limit = (done, schedule.decay_every) if schedule.decay_every else (progress.waited, schedule.patience)
-    if counted and counted % limit == 0:
+    if not schedule.milestones and counted and counted % limit == 0:
         progress.lr *= schedule.decay
     stop = schedule.early_stop_epochs
     if (stop and progress.waited >= stop) or finished(lines[-done:]):
