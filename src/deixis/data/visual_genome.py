@@ -24,7 +24,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -115,6 +115,28 @@ def stream(root: Path, split: str = "all", skipped: list[Skipped] | None = None)
             yield _sample(number, image, {name: file.take(number) for name, file in records.items()}, root, skipped)
     for file in records.values():
         file.finish()
+
+
+def coco_ids(root: Path, listed: Path | None = None) -> frozenset[str]:
+    """Return the COCO ids of images that are also in COCO.
+
+    The images are those of ``listed`` (a list of Visual Genome ids or file names), else of ``train.txt`` where it is
+    there, else all.
+    """
+    images: dict[int, str] = {}
+
+    def image(record: Any) -> None:
+        number, other = _number(record, "image_id"), record.get("coco_id")
+        images[number] = "" if other is None else str(get_int(record, "coco_id"))
+
+    skipped: list[Skipped] = []
+    good_records(read_json(root / _IMAGES), root / _IMAGES, "image", image, skipped)
+    if listed is None and (root / "train.txt").is_file():
+        listed = root / "train.txt"
+    wanted = set(images) if listed is None else _read_list(listed, images, skipped)
+    if not any(images.values()):
+        raise DeixisError(f"{root / _IMAGES} has no coco_id. Use the official file of version 1.2 or later.")
+    return frozenset(images[number] for number in wanted if images[number])
 
 
 def _annotated(root: Path) -> bool:
@@ -302,7 +324,7 @@ def _read_images(root: Path, skipped: list[Skipped]) -> dict[int, _Image]:
     return images
 
 
-def _read_list(path: Path, images: dict[int, _Image], skipped: list[Skipped]) -> set[int]:
+def _read_list(path: Path, images: Collection[int], skipped: list[Skipped]) -> set[int]:
     """Read the images of a split; a line starts with ``VG_100K/<id>.jpg`` or with the id."""
     wanted: set[int] = set()
     for line, text in read_lines(path):

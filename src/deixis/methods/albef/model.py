@@ -62,6 +62,7 @@ class EncodedPhoto:
     image: Encoded  # of one image
     size: tuple[int, int]  # width, height
     regions: Regions | None  # proposals, where the model has an extractor
+    proposals: geometry.Array | None = None  # boxes for the rule "alpha", instead of the regions
     evidence: dict[str, float] = field(default_factory=dict)  # text -> evidence, for texts that were scored before
 
 
@@ -219,6 +220,9 @@ class AlbefGrounder:
         self, photo: EncodedPhoto, phrases: Sequence[Phrase], maps: geometry.Array, place: HeatPlace
     ) -> list[Box]:
         regions = photo.regions
+        if place == "alpha" and photo.proposals is not None:
+            ranked = [rank_boxes(HeatMap(heat, photo.size), photo.proposals) for heat in maps]
+            return [geometry.as_box(photo.proposals[order[0]]) for order in ranked]
         if regions is None or place == "threshold":
             return [threshold_box(HeatMap(heat, photo.size)) for heat in maps]
         if place == "alpha":
