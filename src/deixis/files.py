@@ -88,7 +88,8 @@ def sha256(path: Path) -> str:
 def require_sha256(path: Path, expected: str, package: str) -> None:
     """Raise an error if a file of another package is not the one that Deixis was tested with."""
     try:
-        found = sha256(path)
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DeixisError(
             f"{path} cannot be read ({error.strerror}). Install it again: pip install {package}"

@@ -242,12 +242,9 @@ class AlbefGrounder:
 
     def texts(self, texts: Sequence[str]) -> Texts:
         """Return the word pieces of several texts, on the device of the network."""
-        padded = pad_texts([self.text_ids(text) for text in texts], self.pieces.id("[PAD]"), sep=self.inputs.sep)
+        ids = [encode_text(self.pieces, text, self.inputs, self.longest) for text in texts]
+        padded = pad_texts(ids, self.pieces.id("[PAD]"), sep=self.inputs.sep)
         return to_device(padded, device_of(self.network))
-
-    def text_ids(self, text: str) -> tuple[int, ...]:
-        """Return the word pieces of a text, prepared as the model's inputs are."""
-        return encode_text(self.pieces, text, self.inputs, self.longest)
 
     def for_data(self, name: str) -> AlbefGrounder:
         """Return the grounder with the inputs of the published evaluation on a data set, by the data set's name.
