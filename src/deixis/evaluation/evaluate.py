@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis.data import Caption, Sample
+from deixis.data.descriptions import NOT_VISUAL
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
@@ -30,7 +31,7 @@ from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_g
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import default_place
 from deixis.pipelines.results import CaptionResult
-from deixis.types import Grounding, HeatPlace, Place
+from deixis.types import Grounding, HeatPlace, Phrase, Place
 
 Answers = dict[Mention, tuple[Grounding, ...]]
 Boxes = npt.NDArray[np.float64]
@@ -203,26 +204,37 @@ def grounded_phrases(
     proposals: Mapping[str, Boxes] | None = None,
     progress: Callable[[int], None] = lambda images: None,
 ) -> Answers:
-    """Ground the phrases that have reference boxes; an image is encoded once for all of them."""
+    """Ground the phrases that have reference boxes, together with all other visible phrases of their caption.
+
+    An image is encoded once for all its captions. Heat maps ground each phrase by itself, without the others.
+    """
     answers: Answers = {}
-    boxed: dict[str, list[tuple[int, Caption]]] = {}
+    boxed: dict[str, list[tuple[Sample, int, Caption]]] = {}
     for sample, number, caption in _boxed_captions(samples, photos):
-        boxed.setdefault(sample.image_id, []).append((number, caption))
-    done = 0
+        boxed.setdefault(sample.image_id, []).append((sample, number, caption))
+    alone, done = isinstance(grounder, AlbefGrounder), 0
     for some in _batched(boxed, PARSED_IMAGES):
-        parses = iter(parse([caption.text for image in some for _, caption in boxed[image]], quiet=True))
+        parses = iter(parse([caption.text for image in some for _, _, caption in boxed[image]], quiet=True))
         for image in some:
-            encoded = photos[image].encoded(grounder)  # once for all captions
+            encoded = photos[image].encoded(grounder)
             if proposals is not None:
                 encoded = replace(encoded, proposals=proposals[image])
-            queries = [caption_query(next(parses), caption.phrases) for _, caption in boxed[image]]
+            asked = [caption.phrases if alone else _visible(sample, number) for sample, number, caption in boxed[image]]
+            queries = [caption_query(next(parses), phrases) for phrases in asked]
             found = iter(grounder.ground(encoded, queries, place))
-            for number, caption in boxed[image]:
-                for phrase in caption.phrases:
-                    key = Mention(image, phrase_key(phrase.text), number, phrase.start)
-                    answers[key] = (_without_heat(next(found)),)
+            for (_, number, caption), phrases in zip(boxed[image], asked, strict=True):
+                wanted = {(phrase.start, phrase.end) for phrase in caption.phrases}
+                for phrase, one in zip(phrases, found, strict=False):
+                    if (phrase.start, phrase.end) in wanted:
+                        key = Mention(image, phrase_key(phrase.text), number, phrase.start)
+                        answers[key] = (_without_heat(one),)
             progress(done := done + 1)
     return answers
+
+
+def _visible(sample: Sample, number: int) -> tuple[Phrase, ...]:
+    """Return the phrases of a caption that can be seen, with or without boxes."""
+    return tuple(p for p in sample.captions[number].phrases if p.end > p.start and NOT_VISUAL not in p.types)
 
 
 def _without_heat(one: Grounding) -> Grounding:
