@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from deixis.cli import run
@@ -241,3 +242,55 @@ def test_errors_of_the_evaluation(tmp_path: Path, referring: Path, capsys: pytes
         dets.write_text(content)
         assert run(common) == 1
         assert message in capsys.readouterr().err
+
+
+# Training -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def genome(tmp_path: Path) -> Path:
+    """Triplet files of AMC's authors for two photographs."""
+    root = tmp_path / "vg"
+    (root / "VG_100K").mkdir(parents=True)
+    rows = []
+    for number, texts in ((1, ["a red hat", "a man"]), (2, ["two dogs"])):
+        save_noise(root / "VG_100K" / f"{number}.jpg", number)
+        rows += [{"image": f"VG_100K/{number}.jpg", "caption": text, "bbox": [[0, 0, 30, 30]]} for text in texts]
+    (root / "vg_descriptions.json").write_text(json.dumps(rows))
+    return root
+
+
+@pytest.mark.parametrize("recipe", ["amc-base", "amc-published"])
+def test_amc_is_trained_in_one_command(tmp_path: Path, referring: Path, genome: Path, recipe: str) -> None:
+    """From an imported ALBEF on Visual Genome's triplets alone, without a feature store, validated on other data."""
+    before, _, start = imported(tmp_path, "pretrained")
+    kept = MomentumState.load(start)
+    assert kept is not None
+    val = ["--val-data", str(referring), "--val-split", "refcoco+:unc:testA"]
+    more = ["--phases.0.epochs", "1", "--batch-images", "4", "--accumulate", "1", "--momentum.queue", "8", "--quiet"]
+    args = ["train", recipe, "--data", str(genome), *val, "--init-from", str(start), "--out", str(tmp_path / "run")]
+    assert run([*args, *more]) == 0
+    after = AlbefGrounder.from_pretrained(tmp_path / "run")
+    assert after.inputs == before.inputs
+    assert after.network.config == before.network.config
+    assert not torch.equal(after.network.match.weight, before.network.match.weight)
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["validation"]["pointing"] >= 0
+    (checkpoint,) = (tmp_path / "run").glob("resume-*")
+    queue = load_file(checkpoint / "weights.safetensors")["momentum.images"]
+    pairs = 3 if recipe == "amc-published" else 2  # every text, or one of each image
+    newest = torch.cat([kept.images[4:], kept.images[:4]])[-8:]  # of the imported queue, oldest first
+    torch.testing.assert_close(queue[pairs:], newest[pairs:])
+    assert not torch.equal(queue[:pairs], newest[:pairs])
+
+
+def test_a_fine_tuned_model_is_trained_without_masked_words(
+    tmp_path: Path, referring: Path, genome: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, start = imported(tmp_path, "fine-tuned", side=4)
+    val = ["--val-data", str(referring), "--val-split", "refcoco+:unc:testA"]
+    args = ["train", "amc-base", "--data", str(genome), *val, "--init-from", str(start), "--out", str(tmp_path / "run")]
+    more = ["--phases.0.epochs", "1", "--momentum.queue", "8", "--quiet"]
+    assert run([*args, *more]) == 1
+    assert "has no head for masked words" in capsys.readouterr().err
+    assert run([*args, *more, "--words", "0"]) == 0
+    assert "words" not in json.loads((tmp_path / "run" / "log.jsonl").read_text())["losses"]

@@ -146,6 +146,10 @@ def _annotated(root: Path) -> bool:
 # Triplets -----------------------------------------------------------------------------------------------------------
 
 
+Source = Literal["region", "object", "attribute", "spatial"]
+"""Sources of the text of a triplet (AMC, section 4.1)."""
+
+
 @dataclass(frozen=True)
 class Triplet:
     """An image, a text, and the box of the object that the text describes."""
@@ -153,7 +157,7 @@ class Triplet:
     image_id: str
     text: str
     box: Box
-    source: Literal["region", "object", "attribute", "spatial"]
+    source: Source
 
 
 def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
@@ -166,8 +170,9 @@ def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
                    the outermost box in this direction, "a brown dog to the top left" if it is also in a corner;
                    with the object's first attribute, if it has any
 
-    The position is that of the box centre. The paper does not define a corner; here it is the outer third of the image
-    in both directions. If two boxes have the same position, the text is ambiguous and left out.
+    The position is that of the box centre, among all boxes of the name, also those that are too small. The paper does
+    not define a corner; here it is the outer third of the image in both directions. If two boxes have the same
+    position, the text is ambiguous and left out.
     """
     width, height = sample.image_size()
     large: dict[str, Box] = {}
@@ -181,20 +186,22 @@ def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
                 yield Triplet(sample.image_id, phrase.text, large[phrase.entity], "region")
     by_name: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)  # name -> description and box of each object
     for entity in sample.entities:
-        if not entity.label or entity.id not in large:
+        if not entity.label:
             continue
-        box = large[entity.id]
-        yield Triplet(sample.image_id, with_article(entity.label), box, "object")
         padded_label = f" {entity.label} "
         described = [
             f"{attribute} {entity.label}" for attribute in entity.types if f" {attribute} " not in padded_label
         ]
-        for text in described:
-            yield Triplet(sample.image_id, with_article(text), box, "attribute")
-        by_name[entity.label].append(((described or [entity.label])[0], box))
-    for group in by_name.values():
+        by_name[entity.label] += [((described or [entity.label])[0], geometry.as_box(box)) for box in entity.boxes]
+        if entity.id in large:
+            box = large[entity.id]
+            yield Triplet(sample.image_id, with_article(entity.label), box, "object")
+            for text in described:
+                yield Triplet(sample.image_id, with_article(text), box, "attribute")
+    for group in by_name.values():  # small boxes count for the position of the others
         for text, box in spatial_texts(group, width, height):
-            yield Triplet(sample.image_id, text, box, "spatial")
+            if (box[2] - box[0]) * (box[3] - box[1]) >= min_area * width * height:
+                yield Triplet(sample.image_id, text, box, "spatial")
 
 
 def spatial_texts(group: list[tuple[str, Box]], width: float, height: float) -> Iterator[tuple[str, Box]]:
@@ -341,7 +348,7 @@ class _Records:
 
     def __init__(self, path: Path, images: dict[int, _Image], wanted: set[int], skipped: list[Skipped]) -> None:
         self.path, self.images, self.wanted, self.skipped = path, images, wanted, skipped
-        self.unread = _elements(path) if path.is_file() else iter(())
+        self.unread = json_elements(path) if path.is_file() else iter(())
         self.waiting: dict[int, Any] = {}
         self.seen: set[int] = set()
 
@@ -381,7 +388,7 @@ _MAX_RECORD = 64 * 2**20
 _SPACE = re.compile(r"\s*")
 
 
-def _elements(path: Path) -> Iterator[Any]:
+def json_elements(path: Path) -> Iterator[Any]:
     """Decode the elements of a JSON list one at a time."""
     decode = json.JSONDecoder().raw_decode
     try:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError
@@ -30,6 +31,8 @@ class MomentumConfig:
     queue: int = 65536  # earlier pairs that are negatives; 0: only those of the batch
     soft: float = 0.4  # share of the targets from the momentum copy, after the first epoch
     mask: float = 0.15  # share of the word pieces that are masked
+    negatives: Literal["model", "momentum"] = "model"  # vectors of the other side by which hard negatives are drawn
+    dropout: bool = False  # whether the copy has dropout, as in the published code
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,9 @@ class Momentum(nn.Module):
         self.place.fill_(len(newest) % max(1, self.config.queue))
 
     def train(self, mode: bool = True) -> Momentum:
-        """Set the mode of the module; the copy stays in evaluation mode, without dropout."""
+        """Set the mode of the module; without ``config.dropout`` the copy stays in evaluation mode."""
         super().train(mode)
-        self.slow.eval()
+        self.slow.train(mode and self.config.dropout)
         return self
 
     @torch.no_grad()

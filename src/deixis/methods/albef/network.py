@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from deixis.fields import from_dict
 from deixis.layers.bert import BertConfig, Layer, TextEncoder, WordHead
@@ -125,6 +126,7 @@ class ImageEncoder(nn.Module):
         else:
             self.patches = nn.Linear(config.features, width)
         self.pixels = bool(config.patch)
+        self.checkpointing = False  # compute blocks again in the backward pass instead of keeping their activations
         self.whole = nn.Parameter(torch.zeros(1, 1, width))
         self.positions = nn.Parameter(torch.zeros(1, 1 + config.side**2, width))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.image_layers))
@@ -142,7 +144,7 @@ class ImageEncoder(nn.Module):
         x = torch.cat([self.whole.expand(len(tokens), -1, -1), tokens.flatten(1, 2)], 1)
         x = x + resize_positions(self.positions, rows, columns)
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpointing and x.requires_grad else block(x)
         return self.norm(x)
 
 

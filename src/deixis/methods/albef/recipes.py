@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from deixis.data.visual_genome import Source
 from deixis.methods.albef.inputs import TRAINING, InputConfig
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.momentum import MomentumConfig
@@ -48,7 +49,16 @@ class AlbefRecipe(Recipe):
     words: float = 1.0  # weight of the masked words; 0: they are not predicted
     align: float = 0.0  # weight of the alignment of words and cells (ours) in the losses albef and amc
     captions: float = 0.0  # probability, in the loss amc, that an image with boxes is used with a caption instead
-    flip: bool = True  # mirror images, and swap left and right in the text; the published code leaves the text
+    sources: tuple[Source, ...] = ("region", "object", "attribute", "spatial")  # of the boxes (AMC, Table 3a)
+    boxes: Literal["all", "one"] = "all"  # inside of a text with several boxes: all, or one at random (published code)
+    epoch: Literal["images", "texts"] = "images"  # an epoch has one text of each image, or every text (published code)
+    negative_group: int = 0  # pairs that are compared with each other: groups of this size; 0: the whole batch
+    equal_texts: bool = True  # pairs with equal texts are positives of each other; False: negatives (published code)
+    flip: bool = True  # mirror images
+    mirror_texts: bool = True  # swap left and right in the text of a mirrored image; the published code does not
+    jitter: Literal["ours", "published"] = "ours"  # change of colours (see images.py)
+    checkpoint_activations: bool = False  # compute the image encoder twice instead of keeping its activations
+    workers: int = 0  # threads that decode the images of the next batch
     monitor: str = "pointing"  # R@1 needs no boxes
 
     def box_sources(self) -> tuple[str, ...]:
@@ -73,6 +83,8 @@ ALBEF_BASE = AlbefRecipe(
     schedule=Schedule(lr=1e-5, decay=1.0, decay_every=1, clip_norm=0),
     batch_images=512,
     max_words=25,
+    checkpoint_activations=True,
+    workers=4,
     monitor="R@1",
 )
 
@@ -82,6 +94,33 @@ AMC_BASE = replace(
     paper="AMC, Table 1 and 3b; start from a published ALBEF (--init-from ALBEF.pth)",
     phases=(Phase(epochs=20, loss="amc"),),
     monitor="pointing",
+)
+
+AMC_PUBLISHED = replace(
+    AMC_BASE,
+    name="amc-published",
+    paper="AMC as its published code trains it, where that differs from the paper",
+    phases=(Phase(epochs=30, loss="amc"),),
+    schedule=Schedule(
+        optimiser="adamw",
+        weight_decay=0.02,
+        decay_all=False,
+        lr=1e-5,
+        cosine=True,
+        warmup_epochs=20,
+        warmup_lr=1e-6,
+        min_lr=1e-6,
+        clip_norm=0,
+    ),
+    accumulate=8,
+    negative_group=64,  # pairs of one of eight processes
+    momentum=MomentumConfig(negatives="momentum", dropout=True),
+    maps=MapConfig(pooled=True),
+    boxes="one",
+    epoch="texts",
+    equal_texts=False,
+    mirror_texts=False,
+    jitter="published",
 )
 
 ALBEF_SMALL = replace(
@@ -97,6 +136,8 @@ ALBEF_SMALL = replace(
     max_words=18,
     # a momentum copy that lags by hundreds of steps slows a training of a thousand steps down, and so do its targets
     momentum=MomentumConfig(momentum=0.9, queue=0, soft=0.0),
+    checkpoint_activations=False,
+    workers=0,
     align=1.0,
     min_area=0.005,
 )
@@ -135,5 +176,6 @@ ALBEF_RECIPES: dict[str, AlbefRecipe] = {
         AMC_MAX_SMALL,
         ALBEF_BASE,
         AMC_BASE,
+        AMC_PUBLISHED,
     )
 }
