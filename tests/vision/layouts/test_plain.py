@@ -31,6 +31,7 @@ def regions(n: int) -> Regions:
         class_probs=(probs / probs.sum(1, keepdims=True)).astype(np.float16),
         class_names=("none", "cat", "dog"),
         image_vector=RNG.normal(size=7).astype(np.float16),
+        temporal=RNG.normal(size=(3, 2)).astype(np.float16),
         extractor="mine+boxes-1",
     )
 
@@ -50,7 +51,7 @@ def test_a_store_written_and_read_back(tmp_path: Path, layout: str) -> None:
     assert after.extractor == "mine+boxes-1"  # a model of the first store takes the second
     assert list(after) == list(before)
     for image_id in before:
-        for name in ("boxes", "features", "scores", "frames", "grid", "class_probs", "image_vector"):
+        for name in ("boxes", "features", "scores", "frames", "grid", "class_probs", "image_vector", "temporal"):
             np.testing.assert_array_equal(getattr(after[image_id], name), getattr(before[image_id], name))
         assert (after[image_id].size, after[image_id].class_names) == ((40, 30), ("none", "cat", "dog"))
 

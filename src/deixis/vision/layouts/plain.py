@@ -3,12 +3,13 @@
 Arrays of an image, in our box convention (end-exclusive corners in pixels of the original image):
 
 ``boxes [N, 4]``, ``features [N, D]``, ``size [2]`` (width, height); optionally ``image_id``, ``scores [N]``,
-``class_probs [N, C]``, ``grid [H, W, D']`` (video: ``[F, H, W, D']``), ``image_vector [V]``, ``frames [N]``
+``class_probs [N, C]``, ``grid [H, W, D']`` (video: ``[F, H, W, D']``), ``image_vector [V]``, ``temporal [T, D'']``,
+``frames [N]``
 
 ``npz``: a folder of files with these keys; without ``image_id`` the file name is the id. ``layout.json`` in the folder
 has ``{"format", "extractor": {"name", "description"}, "class_names": [...]}``; all of it is optional.
-``parquet``: one row per image; arrays are flat lists, ``grid_shape`` has the shape of the grid, and the value of
-``layout.json`` is in the metadata of the file under the key ``deixis``.
+``parquet``: one row per image; arrays are flat lists, ``grid_shape`` and ``temporal_shape`` have their shapes. The
+value of ``layout.json`` is in the metadata of the file under the key ``deixis``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from deixis.vision.store import FeatureStore
 FORMAT = "deixis-regions-1"
 ROWS = 16
 """Images of a Parquet file that are in memory at a time."""
-_PARTS = ("scores", "class_probs", "grid", "image_vector", "frames")
+_PARTS = ("scores", "class_probs", "grid", "image_vector", "temporal", "frames")
 
 Arrays = dict[str, Array]
 
@@ -170,6 +171,7 @@ def _regions(arrays: Arrays, names: tuple[str, ...]) -> Regions:
         class_probs=numbers(given["class_probs"], (n, len(names)), "class_probs") if "class_probs" in given else None,
         class_names=names if "class_probs" in given else (),
         image_vector=numbers(given["image_vector"], (None,), "image_vector") if "image_vector" in given else None,
+        temporal=numbers(given["temporal"], (None, None), "temporal") if "temporal" in given else None,
     )
 
 
@@ -197,8 +199,9 @@ def _read_row(row: Mapping[str, Any]) -> Arrays:
                 found[name] = np.asarray(row[name], kind)
         if "class_probs" in found:
             found["class_probs"] = found["class_probs"].reshape(len(boxes), -1)
-        if "grid" in found:
-            found["grid"] = found["grid"].reshape(row["grid_shape"])
+        for name in ("grid", "temporal"):
+            if name in found:
+                found[name] = found[name].reshape(row[f"{name}_shape"])
         return found
     except (KeyError, TypeError, ValueError) as error:
         reason = f"the column {error} is missing" if isinstance(error, KeyError) else str(error)
@@ -234,8 +237,8 @@ def write_parquet(items: Iterable[tuple[str, Regions]], about: Json, out: Path) 
         {
             "image_id": pa.string(),
             **dict.fromkeys(("width", "height"), pa.int32()),
-            **dict.fromkeys(("boxes", "features", "scores", "class_probs", "grid", "image_vector"), floats),
-            **dict.fromkeys(("grid_shape", "frames"), pa.list_(pa.int32())),
+            **dict.fromkeys(("boxes", "features", "scores", "class_probs", "grid", "image_vector", "temporal"), floats),
+            **dict.fromkeys(("grid_shape", "temporal_shape", "frames"), pa.list_(pa.int32())),
         },
         metadata={"deixis": json.dumps(about)},
     )
@@ -269,4 +272,4 @@ def _row(image_id: str, regions: Regions) -> Json:
     row |= {
         name: array.ravel() if name == "frames" else array.ravel().astype(np.float32) for name, array in arrays.items()
     }
-    return row | ({"grid_shape": list(arrays["grid"].shape)} if "grid" in arrays else {})
+    return row | {f"{name}_shape": list(arrays[name].shape) for name in ("grid", "temporal") if name in arrays}
