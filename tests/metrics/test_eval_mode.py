@@ -119,10 +119,19 @@ def test_scores_per_sentence_divide_by_every_segment_of_the_file(tmp_path: Path)
     assert official_script["F1_all"].value == ours["F1_all"]
 
 
-def test_a_video_submission_must_say_its_mode(tmp_path: Path) -> None:
+def test_a_video_submission_without_a_mode(tmp_path: Path) -> None:
     path, reference_file, splits = anet(tmp_path, None)
     reference = read_reference(reference_file, "validation", splits)
-    found = read_predictions(path, reference.images)
+
+    def scored(**options: str) -> Evaluation:
+        return evaluate(read_predictions(path, reference.images), reference, Options(lemmas=LEMMAS, **options))
+
+    found = scored()  # positions and classes of the reference
+    assert names(found) == {"attention_accuracy"}
+    assert any("scored as GT" in note for note in found.notes)
+    assert "F1_all" in names(scored(eval_mode="gen"))
+    path.write_text(path.read_text().replace('"dog"', '"cat"'))
     with pytest.raises(DeixisError, match="--eval-mode"):
-        evaluate(found, reference, Options(lemmas=LEMMAS))
-    assert "F1_all" in names(evaluate(found, reference, Options(lemmas=LEMMAS, eval_mode="gen")))
+        scored()
+    path.write_text(path.read_text().replace('"idx_in_sent": [1]', '"idx_in_sent": [4]'))
+    assert any("scored as gen" in note for note in scored().notes)

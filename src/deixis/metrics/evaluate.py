@@ -103,6 +103,7 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
             f"{predictions.path} has no prediction for any image of the split '{reference.split}'. Check --split."
         )
     mode = _eval_mode(predictions, reference, options)
+    guessed = mode and not (predictions.mode or options.eval_mode)
     groups = {group_of(metric) for metric in requested} or _applicable(predictions, reference, mode)
     _refuse_other_mode(predictions, groups, mode)
     run = _Run(predictions, reference, options)
@@ -124,6 +125,8 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
         if metric not in run.absent and not any(covers(metric, score.name) for score in scores):
             names = ", ".join(score.name for score in run.scores)
             raise DeixisError(f"'{metric}' cannot be computed from these predictions. Available: {names or 'none'}.")
+    if guessed:
+        run.notes.append(f'the file has no "eval_mode"; it is scored as {mode}. Give --eval-mode to state it')
     return Evaluation(scores, run.absent, (*predictions.notes, *run.notes), run.class_counts, run.kinds)
 
 
@@ -180,10 +183,7 @@ def _eval_mode(predictions: Predictions, reference: Reference, options: Options)
     if not mode and any(count > 1 for count in expected.values()):  # one generated sentence, several true ones
         mode = "gen" if set(entries.values()) == {1} else "GT"
     if not mode:
-        raise DeixisError(
-            f'{predictions.path} does not say which sentences its boxes belong to. Add "eval_mode": "gen" (generated) '
-            'or "GT" (ground truth) to the file, or give --eval-mode.'
-        )
+        mode = _mode_of_words(predictions, reference.sentences)
     for image, count in entries.items():
         wanted = 1 if mode == "gen" else expected.get(image, count)
         if count != wanted:
@@ -193,6 +193,23 @@ def _eval_mode(predictions: Predictions, reference: Reference, options: Options)
                 f"{wanted}. Correct the file or its eval_mode."
             )
     return mode
+
+
+def _mode_of_words(predictions: Predictions, references: Sentences) -> str:
+    """Return the mode of a file with one sentence per image that does not state it; refuse a doubtful one."""
+    words = [
+        (word, {true.index: true.name for true in references[image][0].objects} if image in references else {})
+        for image, (sentence, *_) in predictions.sentences.items()
+        for word in sentence.objects
+    ]
+    if not words or any(word.index not in known for word, known in words):
+        return "gen"
+    if all(known[word.index] == word.name for word, known in words):
+        return "GT"
+    raise DeixisError(
+        f"{predictions.path} has boxes at the object words of the reference, but with other classes. Add "
+        '"eval_mode": "gen" (generated sentences) or "GT" (ground-truth sentences) to the file, or give --eval-mode.'
+    )
 
 
 def _refuse_other_mode(predictions: Predictions, groups: set[str], mode: str) -> None:
