@@ -8,6 +8,8 @@ from pathlib import Path
 
 from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
+from deixis.language.classes import ObjectClasses
+from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json, Regions
 from deixis.vision.head import ClassHead
 from deixis.vision.store import FeatureStore
@@ -26,6 +28,8 @@ class TrainingData:
     extractor: Json  # {"name", "description"} of the region extractor
     source: str  # name of the data set, for the model card
     head: ClassHead | None = None  # class head of the detector of the regions, where the feature store has one
+    vocabulary: Vocabulary | None = None  # of a published file; None: the frequent words of the training captions
+    classes: ObjectClasses | None = None  # of a published file; None: the frequent nouns of the training phrases
     val_source: str = ""  # name of the validation data set, where it is another
 
     @classmethod
@@ -47,12 +51,18 @@ class TrainingData:
         if store is None:
             return cls(training, validation, {}, PIXELS, loader.NAME, val_source=source)
         extractor = {"name": store.extractor, "description": store.contents.description}
-        return cls(training, validation, store, extractor, loader.NAME, store.head(), source)
+        return cls(training, validation, store, extractor, loader.NAME, store.head(), val_source=source)
 
     @property
     def pixels(self) -> bool:
         """Whether there are no regions: the model reads pixels."""
         return self.extractor == PIXELS
+
+    def words(self, min_count: int) -> Vocabulary:
+        """Return the given vocabulary, or the words with ``min_count`` uses in the training captions."""
+        if self.vocabulary is not None:
+            return self.vocabulary
+        return Vocabulary.build((c.tokens for s in self.training for c in s.captions), min_count)
 
     def usable(self) -> TrainingData:
         """Keep only samples with captions and, where they are read, regions; raise an error if a split has none."""
