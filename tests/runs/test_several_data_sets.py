@@ -137,6 +137,20 @@ def test_one_store_covers_several_data_sets(world: Path, tmp_path: Path) -> None
     assert (len(data.training), len(data.validation)) == (10, 4)
 
 
+def test_validation_on_another_data_set(world: Path, tmp_path: Path) -> None:
+    write_pairs(tmp_path / "apart", 0, 2, 1, seed=5)
+    write_store(tmp_path / "apart.store", tmp_path / "apart")
+    stores = [
+        FeatureStore(world / "five.store"),
+        FeatureStore(world / "one.store"),
+        FeatureStore(tmp_path / "apart.store"),
+    ]
+    data = TrainingData.from_folders([world / "five", world / "one"], stores, val_root=tmp_path / "apart").usable()
+    assert [s.image_id for s in data.validation] == ["apart/val-0.png", "apart/val-1.png"]
+    assert data.describe().endswith("one (pairs): 4 training images; 2 validation images of pairs")
+    assert data.notes == ()
+
+
 # Weights ------------------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +161,7 @@ def test_numbers_are_apportioned_by_the_largest_remainders() -> None:
 
 
 def test_weights_are_shares_of_an_epoch_and_every_example_is_used_equally_often() -> None:
-    parts = [Part("a", "pairs", "a", "train", 3.0), Part("b", "pairs", "b", "train", 1.0)]
+    parts = [Part("a", "pairs", "a", 3.0), Part("b", "pairs", "b", 1.0)]
     images = [f"a/{n}" for n in range(4)] + [f"b/{n}" for n in range(12)]
     order = weighted_order(parts, images)
     assert order is not None
@@ -164,7 +178,7 @@ def test_weights_are_shares_of_an_epoch_and_every_example_is_used_equally_often(
 
 
 def test_without_weights_every_example_occurs_once() -> None:
-    assert weighted_order([Part("a", "pairs", "a", "train"), Part("b", "pairs", "b", "train")], ["a/1"]) is None
+    assert weighted_order([Part("a", "pairs", "a"), Part("b", "pairs", "b")], ["a/1"]) is None
 
 
 # Runs ---------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
+from deixis.data.dictionary import read_classes, read_vocabulary
 from deixis.files import exclusive, make_folder, write_atomic
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
@@ -41,7 +42,9 @@ class Options(Generic[AnyRecipe]):
     """
 
     data: tuple[Path, ...]  # the data set (see deixis data check), or several; vocabulary and model are shared
-    features: tuple[Path, ...]  # its feature store (see deixis features); for several, one each or one for all
+    features: tuple[
+        Path, ...
+    ]  # its feature store (see deixis features); for several data sets one each, or one for all
     out: Path  # folder of the run; it becomes the model folder
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
     init_from: str = ""  # initial weights: model name, folder, or .pth of ALBEF; captioners run the last phase only
@@ -49,10 +52,15 @@ class Options(Generic[AnyRecipe]):
     cycle: Switch = False  # replace the loss of the last phase by the cycle of Cyclical
     reward: Literal["", "cider"] = ""  # then train self-critically with this reward
     reward_model: str = ""  # matcher whose score is added to the reward: scan, pos-scan or the folder of a trained one
+    vocabulary: Path | None = None  # words of a published file: dic_flickr30k.json, cocotalk.json, SCAN's vocabulary
+    classes: Path | None = None  # object classes of a published file: dic_flickr30k.json or flickr30k_class_name.txt
     data_weights: tuple[float, ...] = ()  # share of each data set in an epoch; if not given: by number of examples
     seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
+    val_data: Path | None = (
+        None  # another data set for validation; its features are in the same store, or in a last --features
+    )
     device: Device = "auto"
     threads: Threads = 0
     quiet: Quiet = False
@@ -68,7 +76,8 @@ def cli(args: Sequence[str]) -> int:
     name, *rest = args
     refuse_old_options(rest)
     recipe = AddedLosses.parse(rest)[0].add_to(find_recipe(name))
-    default = Options(data=tyro.MISSING, features=tyro.MISSING, out=tyro.MISSING, recipe=recipe)
+    features: Any = tyro.MISSING if recipe.uses_regions else ()
+    default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
 
@@ -91,7 +100,11 @@ def train(options: Options[Recipe]) -> int:
     stores = [FeatureStore(path) for path in options.features]
     with console.status(f"reading {', '.join(map(str, options.data))}"):
         splits = options.train_split, options.val_split
-        data = TrainingData.from_folders(options.data, stores, options.data_weights, *splits)
+        data = TrainingData.from_folders(options.data, stores, options.data_weights, *splits, options.val_data)
+        if options.vocabulary is not None:
+            data = replace(data, vocabulary=read_vocabulary(options.vocabulary))
+        if options.classes is not None:
+            data = replace(data, classes=read_classes(options.classes))
     for note in data.notes:
         console.print(note)
     given = options.init_from

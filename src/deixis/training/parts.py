@@ -29,7 +29,6 @@ class Part:
     label: str  # start of its image ids; empty if there is only one data set
     name: str  # of the kind of data set, such as "coco"
     folder: str
-    train: str  # name of the training split
     weight: float = 0.0  # share of its examples in an epoch, relative to the other data sets; 0: by their number
 
     def id(self, image_id: str) -> str:
@@ -124,11 +123,11 @@ def labels(roots: Sequence[Path]) -> list[str]:
     ]
 
 
-def check_lists(roots: Sequence[Path], stores: Sequence[FeatureStore], weights: Sequence[float]) -> None:
-    """Raise if the options of the data sets do not belong together."""
-    if len(stores) not in (1, len(roots)):
+def check_lists(roots: Sequence[Path], count: int, stores: Sequence[FeatureStore], weights: Sequence[float]) -> None:
+    """Raise if the options of the data sets do not belong together; ``count`` includes that of the validation."""
+    if len(stores) not in (0, 1, count):
         raise DeixisError(
-            f"--features has {len(stores)} stores for {len(roots)} data sets. Give one for each, in the same order, or "
+            f"--features has {len(stores)} stores for {count} data sets. Give one for each, in the same order, or "
             "one that has the images of all."
         )
     if weights and len(weights) != len(roots):
@@ -143,7 +142,7 @@ def check_lists(roots: Sequence[Path], stores: Sequence[FeatureStore], weights: 
 
 def check_stores(roots: Sequence[Path], stores: Sequence[FeatureStore]) -> None:
     """Raise if the features are not all from the same extractor."""
-    for root, store in zip(roots, stores, strict=True):
+    for root, store in zip(roots, stores, strict=bool(stores)):
         if store.extractor != stores[0].extractor:
             raise DeixisError(
                 f"{store.path} (of {root}) has features from {store.extractor}, but {stores[0].path} has features from "
