@@ -158,7 +158,9 @@ def test_the_grid_scales_with_the_picture():
 
 def test_an_unknown_name_is_told_the_choices():
     for name in ("selectve-search", "truth", "truth:", "torchvision:fasterrcnn", "transformers:"):
-        with pytest.raises(DeixisError, match=r"unknown proposals .* Use selective-search, fast-search, grid, coco-ssd"):
+        with pytest.raises(
+            DeixisError, match=r"unknown proposals .* Use selective-search, fast-search, grid, coco-ssd"
+        ):
             proposals.by_name(name)
 
 

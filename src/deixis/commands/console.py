@@ -55,7 +55,7 @@ Extractor = Annotated[
         "COCO detector and the keypoints of MoveNet."
     ),
 ]
-Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, or timm-MODEL if timm is installed.")]
+Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, resnet101:FILE.pth, or timm-MODEL.")]
 Host = Annotated[str, tyro.conf.arg(help="address to listen on; 0.0.0.0 accepts connections from other machines.")]
 AllowHost = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
@@ -24,6 +25,7 @@ from deixis.vision.descriptions import check_description, extractor_name
 from deixis.vision.frames import join_frames
 from deixis.vision.grid_extractor import VERSION as GRID_VERSION
 from deixis.vision.grid_extractor import GridExtractor, merge_labels, variant_of
+from deixis.vision.offline import offline
 from deixis.vision.pixels import Picture, as_array, resized
 from deixis.vision.proposals import Proposals, Proposer
 from deixis.vision.proposals import by_name as proposer_by_name
@@ -145,7 +147,7 @@ class RegionExtractor:
             size=(width, height),
             scores=None if found is None else found.scores,
             labels=self._labels(features, None if found is None else found.labels),
-            grid=self._grid(maps, size) if self.grid else None,
+            grid=grid_of(maps, size, self.grid) if self.grid else None,
             extractor=self.name,
         )
 
@@ -181,21 +183,6 @@ class RegionExtractor:
         """Return the regions of the sampled frames of one video segment; all frames have the same size."""
         return join_frames([self.extract(frame, image_id=image_id) for frame in frames], image_id)
 
-    def _grid(self, maps: FeatureMap, size: tuple[int, int]) -> npt.NDArray[np.float16]:
-        """Features ``[rows, columns, D]`` of equal tiles of the image; ``size`` is the network's input size.
-
-        Cells of the map are not such tiles: the outer cells may be centred on the outer pixels.
-        """
-        height, width = maps.values.shape[2:]
-        rows, columns = min(self.grid, height), min(self.grid, width)
-        right, bottom = np.arange(1, columns + 1) / columns, np.arange(1, rows + 1) / rows
-        x, y = (edges.ravel() for edges in np.meshgrid(right, bottom))
-        tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
-        # a tile of one cell is sampled at its centre, a larger one is the mean of its cells
-        samples = math.ceil(max(height / rows, width / columns))
-        cells = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
-        return _half(roi_mean(maps.values[0], cells, samples).view(rows, columns, -1))
-
     def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
         """Return the classes of the detector if it has any, else those of the backbone."""
         if not self.backbone.classes:
@@ -204,6 +191,30 @@ class RegionExtractor:
         ids, probs = best.indices.cpu().numpy(), _half(best.values)
         own = Labels(ids, probs, self.backbone.classes)
         return own if named is None else merge_labels(named, own)
+
+
+def image_map(backbone: Backbone, image: Picture, cells: int) -> npt.NDArray[np.float16]:
+    """Return the feature grid of a photograph, with at most this many cells per side."""
+    height, width = as_array(image).shape[:2]
+    size = backbone.input_size(width, height)
+    with torch.inference_mode():
+        return grid_of(backbone.feature_map(torch.from_numpy(resized(image, size))[None]), size, cells)
+
+
+def grid_of(maps: FeatureMap, size: tuple[int, int], cells: int) -> npt.NDArray[np.float16]:
+    """Features ``[rows, columns, D]`` of equal tiles of the image; ``size`` is the network's input size.
+
+    Cells of the map are not such tiles: the outer cells may be centred on the outer pixels.
+    """
+    height, width = maps.values.shape[2:]
+    rows, columns = min(cells, height), min(cells, width)
+    right, bottom = np.arange(1, columns + 1) / columns, np.arange(1, rows + 1) / rows
+    x, y = (edges.ravel() for edges in np.meshgrid(right, bottom))
+    tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
+    # a tile of one cell is sampled at its centre, a larger one is the mean of its cells
+    samples = math.ceil(max(height / rows, width / columns))
+    places = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
+    return _half(roi_mean(maps.values[0], places, samples).view(rows, columns, -1))
 
 
 def default_extractor(proposer: Proposer | None = None, grid: int = 0) -> RegionExtractor:
@@ -217,17 +228,36 @@ def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int =
 
 
 def build_parts(description: Json) -> tuple[Backbone, Proposer]:
-    """Build backbone and proposer from a description; raise if this installation cannot."""
+    """Build backbone and proposer from a description; raise if this installation cannot.
+
+    The description may be of others, so that nothing is downloaded for it.
+    """
     try:
         wanted = extractor_name(description)
     except (KeyError, TypeError):
         raise DeixisError("the model's extractor is not described, so that only a feature store can be used.") from None
+    if "layout" in description:
+        raise DeixisError(
+            f"the model expects imported features ({wanted}), which cannot be computed from photographs. "
+            "Import the features of these images with 'deixis features --from', and give the store with --features."
+        )
+    attempts: list[str] = []
     try:
         backbone, proposals = description["backbone"], description["proposals"]
         size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""
-        built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"])
+        packaged = backbone["name"] in ("efficientnet-lite2", "tiny") and ":" not in proposals["name"]
+        with nullcontext(attempts) if packaged else offline() as attempts:
+            built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"])
     except (KeyError, TypeError):
         raise DeixisError(f"this version of deixis does not support the extractor {wanted}. Update deixis.") from None
+    except DeixisError as error:
+        if not attempts:
+            raise
+        raise DeixisError(
+            f"the extractor {wanted} is not on this machine, and nothing is downloaded for a model or a feature store "
+            f"({error}) If you trust its source, download the weights first with: "
+            f"deixis regions PHOTO --backbone {backbone['name']}"
+        ) from None
     if built.name != wanted:
         raise DeixisError(
             f"the model expects regions from extractor {wanted}, but this installation provides {built.name}. "

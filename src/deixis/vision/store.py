@@ -140,6 +140,7 @@ class FeatureStore(Mapping[str, Regions]):
             class_names=names["class_names"],
             image_vector=arrays["image_vectors"][row] if "image_vectors" in arrays else None,
             maps=_maps(arrays, row),
+            temporal=_temporal(arrays, row),
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -213,7 +214,7 @@ class StoreWriter:
             raise ValueError(f"{image_id} has other classes than the images before it")
         if regions.class_names != first.class_names:
             raise ValueError(f"{image_id} has other class names than the images before it")
-        parts = (regions.features, regions.grid, regions.class_probs, regions.image_vector)
+        parts = (regions.features, regions.grid, regions.class_probs, regions.image_vector, regions.temporal)
         with np.errstate(over="ignore"):
             whole = [part.astype(np.float16) for part in parts if part is not None]
         if not all(np.isfinite(part).all() for part in whole):
@@ -308,6 +309,7 @@ def _kind(regions: Regions) -> dict[str, int | None]:
         "image_vector": None if regions.image_vector is None else len(regions.image_vector),
         "maps": len(regions.maps) or None,
         **{f"map {number}": grid.values.shape[-1] for number, grid in enumerate(regions.maps)},
+        "temporal": None if regions.temporal is None else regions.temporal.shape[1],
     }
 
 
@@ -340,6 +342,9 @@ def _encode(images: Mapping[str, Regions]) -> bytes:
         arrays[f"map{number}"] = np.concatenate([each.values.reshape(-1, each.values.shape[2]) for each in maps])
         arrays[f"map{number}_shapes"] = np.array([each.values.shape[:2] for each in maps], dtype=np.int32)
         arrays[f"map{number}_levels"] = np.array([(each.scale, each.zero) for each in maps], dtype=np.float64)
+    if temporal := [part.temporal for part in parts if part.temporal is not None]:
+        arrays["temporal"] = np.concatenate(temporal).astype(np.float16)
+        arrays["temporal_offsets"] = np.cumsum([0, *map(len, temporal)], dtype=np.int64)
     classes = labels[0].names if labels else ()
     names = {"classes": json.dumps(classes)} | ({"class_names": json.dumps(parts[0].class_names)} if probs else {})
     return save(arrays, {"image_ids": json.dumps(list(images)), **names})
@@ -390,6 +395,13 @@ def _maps(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> tuple[ByteGrid, .
         scale, zero = arrays[f"{name}_levels"][row]
         found.append(ByteGrid(cells.reshape(height, width, -1), float(scale), int(zero)))
     return tuple(found)
+
+
+def _temporal(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.floating] | None:
+    if "temporal" not in arrays:
+        return None
+    start, end = arrays["temporal_offsets"][row : row + 2]
+    return arrays["temporal"][int(start) : int(end)]
 
 
 # Refusals ---------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
-from deixis.metrics.references import Reference, make_reference
+from deixis.metrics.references import Reference, has_grounded_phrases, make_reference
 from deixis.training.callbacks import Callbacks
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
@@ -41,9 +41,11 @@ from deixis.training.types import Scores, TeacherAttention
 from deixis.types import Candidate, GroundedCaption, Regions
 from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
+from deixis.vision.head import ClassHead
 from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
 VALIDATED = 64  # images that are decoded together
+LEFT_OUT = "F1_all and F1_loc are left out."
 
 Rewards = Mapping[str, tuple[float, Reward]]
 """Weight and function of each reward, by name."""
@@ -111,16 +113,37 @@ class Network(nn.Module):
 
 
 def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
-    """The words of the training captions that occur often enough."""
-    return Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    """The given words, or those of the training captions that occur often enough."""
+    return data.words(recipe.min_count)
 
 
-def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions) -> DecoderConfig:
-    """The recipe's network with the sizes of the data: vocabulary, features, and the width of the grid."""
-    grid = 0 if not recipe.model.grid else (0 if like.grid is None else like.grid.shape[-1])
-    if recipe.model.grid and not grid:
-        raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
-    return replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1], grid=grid)
+def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions, head: ClassHead | None = None) -> DecoderConfig:
+    """The recipe's network with the sizes of the data: vocabulary, features, grid, image vector and class head."""
+    model = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
+    if model.grid:
+        if like.grid is None:
+            raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
+        model = replace(model, grid=like.grid.shape[-1], grid_side=max(like.grid.shape[-3:-1]))
+    if model.image == "vector":
+        if like.image_vector is None:
+            raise DeixisError(
+                f"recipe {recipe.name} needs a vector of each image. Import features that have one, "
+                "or change the recipe with --model.image grid."
+            )
+        model = replace(model, image_features=len(like.image_vector))
+    if head is not None and model.fc7:
+        model = replace(model, fc7=len(head.fc7_bias), classes=len(head.names) if model.classes else 0)
+    return model
+
+
+def load_head(decoder: Decoder, head: ClassHead) -> None:
+    """Start the fc7 layer and the class weights of a network from those of the detector of the regions."""
+    with torch.no_grad():
+        decoder.fc7.weight.copy_(torch.from_numpy(head.fc7_weight))
+        decoder.fc7.bias.copy_(torch.from_numpy(head.fc7_bias))
+        if decoder.config.classes:
+            decoder.classify.weight.copy_(torch.from_numpy(head.class_weight))
+            decoder.classify.bias.copy_(torch.from_numpy(head.class_bias))
 
 
 def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Captioner:
@@ -131,7 +154,7 @@ def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Capt
             f"{folder} expects features from extractor {initial.extractor.name}, but the data has features from "
             f"{data.extractor['name']}. Start from a captioner trained on these features."
         )
-    config = fill(recipe, initial.vocabulary, data.regions[data.training[0].image_id])
+    config = fill(recipe, initial.vocabulary, data.regions[data.training[0].image_id], data.head)
     kept, asked = (asdict(replace(each, dropout=0.0)) for each in (initial.network.config, config))
     if differing := differences(kept, asked):
         raise DeixisError(
@@ -158,11 +181,16 @@ def train_updown(
     ``initial`` has the weights before training. ``teacher`` and ``rewards`` are called by the losses. ``sources`` are
     the models behind these three, for the model card.
     """
-    config = fill(recipe, vocabulary, data.regions[data.training[0].image_id])
+    config = fill(recipe, vocabulary, data.regions[data.training[0].image_id], data.head)
     network = Network(recipe, config, teacher, rewards)
+    if data.head is not None and config.fc7:
+        load_head(network.decoder, data.head)
     if initial is not None:
         network.decoder.load_state_dict(initial.network.state_dict())
     validation = Validation(data)
+    for note in validation.notes:
+        callbacks.message(note)
+    examples = prepare(recipe, data.training, vocabulary)
     ood, blank = cache(partial(fit_ood, data)), cache(partial(blank_regions, data, config))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
@@ -183,13 +211,14 @@ def train_updown(
     train(
         recipe,
         network,
-        prepare(recipe, data.training, vocabulary),
+        examples,
         lambda some: collate(some, data.regions, Vocabulary.pad),
         out,
         validate,
         save,
         callbacks,
         finished=lambda lines: reward_converged(lines, recipe.self_critical),
+        order=data.order([example.image_id for example in examples]),
     )
 
 
@@ -202,10 +231,10 @@ def fit_ood(data: TrainingData) -> OodDetector:
 
 def blank_regions(data: TrainingData, config: DecoderConfig) -> BlankRegions | None:
     """Return the regions of blank images, where this installation can build the extractor."""
-    like = data.regions[data.training[0].image_id].grid
-    grid = max(like.shape[:2]) if config.grid and like is not None else 0
+    if config.image == "vector":
+        return None  # an extractor of this package makes no vector of the whole image
     try:
-        return BlankRegions.extract(RegionExtractor(**data.extractor, grid=grid))
+        return BlankRegions.extract(RegionExtractor(**data.extractor, grid=config.grid_side))
     except DeixisError:
         return None  # features from elsewhere: the information gain cannot be computed
 
@@ -222,6 +251,13 @@ class Validation:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.references = {s.image_id: [c.tokens for c in s.captions] for s in data.validation}
+        self.notes: list[str] = []  # scores that are left out, for the user
+        if not self._boxed:
+            if any(len(entity.boxes) for s in data.validation for entity in s.entities):
+                self.notes.append(f"{data.source}: validation has boxes, but no phrases for them. {LEFT_OUT}")
+        elif not any(phrase.entity for s in data.training for c in s.captions for phrase in c.phrases):
+            self._boxed = ()
+            self.notes.append(f"{data.source}: the training captions have no phrases to find classes in. {LEFT_OUT}")
 
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
         """Return a caption of each image, in order, with its nouns grounded by attention."""
@@ -236,24 +272,27 @@ class Validation:
         return found
 
     def scores(self, captions: Sequence[GroundedCaption]) -> Scores:
-        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""
+        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with grounded phrases, where there are any."""
         hypotheses = {caption.image: caption.words for caption in captions}
         scores, _ = caption_scores(hypotheses, self.references, metrics=("CIDEr", "BLEU"))
         found = {score.name: score.value for score in scores if score.name in ("CIDEr", "BLEU-4")}
         if not self._boxed:
             return found
         boxed = {caption.image: caption for caption in captions if caption.image in self._reference.images.ids}
-        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True)
+        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True, classes=self.data.classes)
         grounded = evaluate(Predictions(Path("validation"), "deixis", boxed), self._reference, wanted)
         return found | {score.name: score.value for score in grounded.scores if score.name in wanted.metrics}
 
     @cached_property
     def _boxed(self) -> tuple[Sample, ...]:
-        return tuple(s for s in self.data.validation if any(len(entity.boxes) for entity in s.entities))
+        return tuple(s for s in self.data.validation if has_grounded_phrases(s))
 
     @cached_property
     def _reference(self) -> Reference:
-        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: self.data.training)
+        training = self.data.training
+        if len(self.data.parts) > 1:  # data sets without phrases do not change how often a class must be named
+            training = [s for s in training if any(c.phrases for c in s.captions)]
+        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: training)
 
 
 def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabulary) -> list[Example]:
