@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.types import Regions
 from deixis.vision import networks
 from deixis.vision.backbone import EfficientNetLite
 from deixis.vision.extractor import RegionExtractor, named_extractor
+from deixis.vision.fill import maker
 from deixis.vision.grid_extractor import VARIANTS, GridExtractor, describe, repool, variant_of
 from deixis.vision.lite2 import LONG_SIDE, Lite2, input_size
 from deixis.vision.pixels import resized
@@ -132,3 +133,13 @@ def test_extraction_does_not_import_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_options_that_clash_are_refused() -> None:
+    version1 = ("efficientnet-lite2", "selective-search", 100)
+    with pytest.raises(UsageError, match="--maps needs"):
+        maker("v1", *version1, 0, True, "cpu")
+    with pytest.raises(UsageError, match="has its own proposals"):
+        maker("v2", "efficientnet-lite2", "grid", 100, 0, False, "cpu")
+    made = maker("v2", *version1, 3, True, "cpu")()
+    assert (made.grid, made.description) == (3, describe("v2"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -35,10 +35,6 @@ from deixis.vision.bulk import Job, Workers, available_cores
 from deixis.vision.layouts import Layout
 from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
-
-if TYPE_CHECKING:
-    from deixis.vision.extractor import RegionExtractor
-    from deixis.vision.grid_extractor import GridExtractor
 
 IMPORT = ImportOptions()
 LISTED = 20  # skipped images that are printed; skipped.json in the store has all
@@ -88,10 +84,6 @@ def features(
     """
     if grid < 0 or (limit is not None and limit < 1) or (processes is not None and processes < 1):
         raise UsageError("--grid must be at least 0; --limit and --processes must be at least 1.")
-    if extractor == "v1" and maps:
-        raise UsageError("--maps needs --extractor v2 or v2-detector.")
-    if extractor != "v1" and (proposals, boxes, backbone) != ("selective-search", 100, "efficientnet-lite2"):
-        raise UsageError(f"--extractor {extractor} has its own proposals, boxes and backbone. Leave these options out.")
     console = stderr_console(quiet)
     if directory is None or source is not None or layout is not None:
         if source is None or layout is None or directory is not None:
@@ -105,11 +97,7 @@ def features(
         return _finish(report, verify, as_json, console)
     with console.status(f"listing the images of {directory}"):
         jobs = fill.find_jobs(directory, split)[:limit]
-    make: Callable[[], RegionExtractor | GridExtractor] = partial(
-        fill.build_extractor, backbone, proposals, boxes, grid, device
-    )
-    if extractor != "v1":
-        make = partial(fill.build_variant, extractor, grid, maps)
+    make = fill.maker(extractor, backbone, proposals, boxes, grid, maps, device)
     started = time.monotonic()
     added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), console)
     return _finish(fill.report_fill(out, jobs, added, time.monotonic() - started), verify, as_json, console)
@@ -127,13 +115,7 @@ def _finish(report: fill.FillReport, verify: bool, as_json: bool, console: Conso
     return 0
 
 
-def _fill(
-    jobs: Sequence[Job],
-    make: Callable[[], RegionExtractor | GridExtractor],
-    out: Path,
-    processes: int,
-    console: Console,
-) -> int:
+def _fill(jobs: Sequence[Job], make: fill.Make, out: Path, processes: int, console: Console) -> int:
     """Extract what the store lacks and return the number of images added."""
     with terminable():
         with console.status(f"starting {processes} worker process{'es' if processes > 1 else ''}"):
