@@ -24,6 +24,7 @@ class PaddedRegions:
     scores: Tensor | None = None  # [I, N] of the proposals, where all images have scores
     class_probs: Tensor | None = None  # [I, N, C] of all classes, where all images have them
     image_vector: Tensor | None = None  # [I, V] feature of the whole image, where all images have one
+    keys: Tensor | None = None  # [I] random keys of the samples, in training (deixis.layers.noise)
 
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 
-from deixis.device import to_device
+from deixis import distributed
+from deixis.device import to_device, training_device
 from deixis.errors import DeixisError
+from deixis.layers.noise import sample_keys
 from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
@@ -30,7 +31,7 @@ def train(
     recipe: Recipe,
     network: Net,
     examples: Sequence[Example],
-    collate: Callable[[list[Example]], Batch],
+    collate: Callable[[list[Example], Tensor], Batch],
     run: Path,
     validate: Callable[[Net, Phase], Scores],
     save: Callable[[Net, int, Scores], None],
@@ -43,19 +44,23 @@ def train(
     ``network(phase, batch, progress)`` returns the weighted loss terms of a batch. ``progress`` increases from 0 to 1
     during training. Terms without gradient are only logged. ``validate`` returns scores. The best epoch of the last
     phase has the highest ``recipe.monitor`` and, among equal scores, the lowest training loss. ``finished(lines)`` gets
-    the log of the current phase and returns True to end it.
+    the log of the current phase and returns True to end it. ``collate(examples, keys)`` makes a batch; ``keys`` are the
+    random keys of the examples (:mod:`deixis.layers.noise`).
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
-    the seed and the step determine the order of the images and all dropout.
+    the seed and the step determine the order of the images and all dropout. With several processes
+    (:mod:`deixis.distributed`) each has a share of every batch; process 0 writes log, checkpoints and model.
     """
-    callbacks = callbacks or Callbacks()
+    main = distributed.rank() == 0
+    callbacks = callbacks if callbacks is not None and main else Callbacks()
     run.mkdir(parents=True, exist_ok=True)
-    accelerator = Accelerator(mixed_precision="bf16" if recipe.precision == "bf16" else "no")
+    device = training_device()
+    network.to(device)
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    wrapped, optimiser = accelerator.prepare(network, torch.optim.Adam(trained, lr=recipe.schedule.lr, fused=True))
-    adam = getattr(optimiser, "optimizer", optimiser)
-    progress = checkpoint.load(run, network, adam) or Progress(lr=recipe.schedule.lr)
-    cut_log(run, progress.step)
+    adam = torch.optim.Adam(trained, lr=recipe.schedule.lr, fused=True)
+    progress = distributed.broadcast(checkpoint.load(run, network, adam) or Progress(lr=recipe.schedule.lr))
+    if main:
+        cut_log(run, progress.step)
     steps = -(-len(examples) // recipe.batch_images) * recipe.epochs
     saved = time.monotonic()
 
@@ -66,38 +71,55 @@ def train(
             continue
         if progress.batch == 0 and progress.epoch == start:
             _start_phase(recipe, phase, progress)
-        wrapped.train()
+        network.train()
         order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
         for rows in _batches(order, recipe.batch_images, progress.batch):
-            torch.manual_seed(_step_seed(recipe.seed, progress.step))
             for group in adam.param_groups:
                 group["lr"] = progress.lr
-            batch = to_device(collate([examples[i] for i in rows]), accelerator.device)
-            with accelerator.autocast():
-                terms: dict[str, Tensor] = wrapped(phase, batch, progress.step / steps)
-            loss = torch.stack([term for term in terms.values() if term.requires_grad]).sum()
-            optimiser.zero_grad()
-            accelerator.backward(loss)
+            with distributed.replicated(len(rows) < distributed.processes()):
+                mine, seed = distributed.share(rows), _step_seed(recipe.seed, progress.step)
+                torch.manual_seed(seed)
+                batch = to_device(collate([examples[i] for i in mine], sample_keys(seed, mine)), device)
+                with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                    terms: dict[str, Tensor] = network(phase, batch, progress.step / steps)
+                losses, loss = _backward(terms, trained)
             if recipe.schedule.clip_norm:
-                accelerator.clip_grad_norm_(trained, recipe.schedule.clip_norm)
-            optimiser.step()
-            losses = {name: float(term.detach()) for name, term in terms.items()}
-            _count(progress, losses, float(loss.detach()))
+                nn.utils.clip_grad_norm_(trained, recipe.schedule.clip_norm)
+            adam.step()
+            _count(progress, losses, loss)
             callbacks.step(_step(recipe, progress, steps, losses))
-            if time.monotonic() - saved > save_every and accelerator.is_main_process:
+            if time.monotonic() - saved > save_every and main:
                 checkpoint.save(run, progress, network, adam)
                 saved = time.monotonic()
         network.eval()
-        scores = validate(network, phase)
+        scores = distributed.broadcast(validate(network, phase))
         better = _is_better(recipe, progress, scores)
-        if better:
-            save(network, progress.epoch + 1, scores)
-        callbacks.validated(progress.epoch + 1, scores, better)
-        _end_epoch(recipe, phase, start, progress, run, scores, finished)
-        if accelerator.is_main_process:
+        if main:
+            if better:
+                save(network, progress.epoch + 1, scores)
+            callbacks.validated(progress.epoch + 1, scores, better)
+            _end_epoch(recipe, phase, start, progress, run, scores, finished)
             checkpoint.save(run, progress, network, adam)
             saved = time.monotonic()
+        progress = distributed.broadcast(progress)
     return network.eval()
+
+
+def _backward(terms: dict[str, Tensor], trained: Sequence[nn.Parameter]) -> tuple[Scores, float]:
+    """Compute the gradients of a whole batch; return its loss terms and their sum.
+
+    Each process has a share of every term, so terms and gradients are added. Processes that computed the same whole
+    batch have the same terms and gradients, and their mean is taken.
+    """
+    shares = 1 if distributed.world() > 1 else distributed.processes()
+    loss = torch.stack([term for term in terms.values() if term.requires_grad]).sum() / shares
+    for parameter in trained:
+        parameter.grad = None
+    loss.backward()
+    distributed.add_gradients(trained)
+    values = torch.stack([term.detach().float() for term in terms.values()])
+    losses = dict(zip(terms, distributed.total(values).tolist(), strict=True))
+    return losses, sum(losses[name] for name, term in terms.items() if term.requires_grad)
 
 
 def _start_phase(recipe: Recipe, phase: Phase, progress: Progress) -> None:

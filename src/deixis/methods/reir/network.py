@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.distributed import gather
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
+from deixis.layers.noise import drop, fold
 from deixis.layers.old_names import accept_old_names
 from deixis.layers.padding import PaddedRegions
 from deixis.localize.box_regression import apply_offsets
@@ -199,10 +201,11 @@ class ReirNet(nn.Module):
 
         ``place`` overrides the box rule of the configuration.
         """
-        x_q = self.drop(self.encode_phrases(phrases))
+        random = regions.keys
+        x_q = self.drop(self.encode_phrases(phrases, random), fold(random, 0))
         features = self.whiten(regions.features) if self.config.whiten else regions.features
         appearance = self.embed_regions(features)  # [I, N, D]
-        x_o = self.drop(self.add_location(appearance, regions.boxes))
+        x_o = self.drop(self.add_location(appearance, regions.boxes), fold(random, 1))
         name_similarity = self.name_similarity(phrases.vectors, names)  # [I, P, N]
         phrase_projection, region_projection = self.coarse.phrase(x_q), self.coarse.region(x_o)
         raw = self.coarse.similarity(phrase_projection, region_projection)
@@ -224,9 +227,12 @@ class ReirNet(nn.Module):
         )
         if not self.config.two_stages:
             return matched
-        return replace(matched, fine=self._fine_stage(matched, appearance, name_similarity, phrases.related))
+        fine = self._fine_stage(matched, appearance, name_similarity, phrases.related, fold(random, 2))
+        return replace(matched, fine=fine)
 
-    def _fine_stage(self, coarse: Matched, appearance: Tensor, names: Tensor | None, related: Tensor) -> Fine:
+    def _fine_stage(
+        self, coarse: Matched, appearance: Tensor, names: Tensor | None, related: Tensor, random: Tensor | None
+    ) -> Fine:
         """Match the best K regions again, after regression and message passing (Eq. 5, 8, 9, 10)."""
         images, count, regions = coarse.scores.shape
         index = coarse.confidence.topk(min(self.config.keep, regions), -1).indices  # [I, P, K]
@@ -236,7 +242,7 @@ class ReirNet(nn.Module):
             # no gradient from the matching to the position of boxes
             boxes = apply_offsets(boxes, gather_regions(coarse.offsets, index)).clamp(0, 1).detach()
         kept = gather_regions(appearance.unsqueeze(1).expand(shape), index)
-        x_o = self.drop(self.add_location(kept, boxes))  # [I, P, K, D]
+        x_o = self.drop(self.add_location(kept, boxes), random)  # [I, P, K, D]
         weight = coarse.attention.gather(-1, index).unsqueeze(-1)  # [I, P, K, 1]
         if self.config.graph != "none":
             node = (weight * x_o).sum(2)  # Eq. 5
@@ -249,15 +255,20 @@ class ReirNet(nn.Module):
         offsets = None if offsets is None else offsets.view(*index.shape, 4)
         return Fine(index, boxes, x_o, scores, scores.softmax(-1), offsets)
 
-    def encode_phrases(self, phrases: PaddedPhrases) -> Tensor:
-        """x_q ``[I, P, D]``: mean over a phrase's words of the states of an LSTM over its sentence (Eq. 1)."""
+    def encode_phrases(self, phrases: PaddedPhrases, random: Tensor | None = None) -> Tensor:
+        """x_q ``[I, P, D]``: mean over a phrase's words of the states of an LSTM over its sentence (Eq. 1).
+
+        ``random [I]`` are the random keys of dropout.
+        """
         if not self.config.context:
             words = phrases.spelling[..., 1:]  # after bos
             real = (words != Vocabulary.pad) & (words != Vocabulary.eos)
-            states = run_lstm(self.phrase_lstm, self.drop(self.embed(words.flatten(0, 1))))  # [I P, W, D]
+            embedded = self.drop(self.embed(words), fold(random, 3))  # [I, P, W, D]
+            states = run_lstm(self.phrase_lstm, embedded.flatten(0, 1))  # [I P, W, D]
             share = real / real.sum(-1, keepdim=True).clamp_min(1)  # [I, P, W]
             return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.view(*words.shape, -1))
-        states = run_lstm(self.phrase_lstm, self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
+        embedded = self.drop(self.embed(phrases.words), fold(random, 3))  # [I, C, T, D]
+        states = run_lstm(self.phrase_lstm, embedded.flatten(0, 1))  # [I C, T, D]
         return phrases.members.to(states.dtype) @ states.reshape(len(phrases.words), -1, states.shape[-1])
 
     def add_location(self, appearance: Tensor, boxes: Tensor) -> Tensor:
@@ -302,18 +313,20 @@ class ReirNet(nn.Module):
     ) -> Tensor:
         """Scores ``[I, phrases]`` of each image with each phrase of the batch, by :func:`expected_score`.
 
-        Phrases are those of the mask, in order. Only the coarse stage is used: it is cheap enough for all pairs.
+        Phrases are those of the mask, in order, of all processes. Only the coarse stage is used: it is cheap enough for
+        all pairs.
         """
         where = phrases.mask
-        projection = matched.phrase_projection[where].unsqueeze(0).expand(len(where), -1, -1)
+        projection = gather(matched.phrase_projection[where]).unsqueeze(0).expand(len(where), -1, -1)
         raw = self.coarse.similarity(projection, matched.region_projection)  # [I, phrases, N]
-        name_similarity = self.name_similarity(None if phrases.vectors is None else phrases.vectors[where], names)
+        vectors = None if phrases.vectors is None else gather(phrases.vectors[where])
+        name_similarity = self.name_similarity(vectors, names)
         scores = self.fuse(raw, name_similarity, regions.mask.unsqueeze(1).expand_as(raw))
         return expected_score(scores)
 
-    def drop(self, values: Tensor) -> Tensor:
-        """Apply dropout in training."""
-        return F.dropout(values, self.config.dropout, self.training)
+    def drop(self, values: Tensor, random: Tensor | None = None) -> Tensor:
+        """Apply dropout in training; ``random`` are random keys of the first dimensions."""
+        return drop(values, self.config.dropout, self.training, random)
 
 
 def expected_score(scores: Tensor) -> Tensor:

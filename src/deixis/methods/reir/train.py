@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from deixis.calibration import Calibration, auc, fit
 from deixis.data import Dataset, Sample
 from deixis.data.descriptions import caption_descriptions
+from deixis.distributed import collect, gather, replicated, share, world
 from deixis.errors import DeixisError
 from deixis.language.descriptions import Description, truncate
 from deixis.language.relations import relation_categories
@@ -93,10 +94,11 @@ class Network(nn.Module):
                 again = reconstruction(self.decoder, matched.fine.attended(), phrases.spelling, phrases.mask)
                 terms["reconstruct_fine"] = recipe.reconstruct * again
         if recipe.ranking.weight:
-            each = self.refiner.score_phrases(matched, batch.regions, phrases, batch.names)
-            scores, owner = caption_scores(each, phrases.mask, phrases.caption, phrases.words.shape[1])
+            each = gather(self.refiner.score_phrases(matched, batch.regions, phrases, batch.names))
+            caption = gather(phrases.caption)
+            scores, owner = caption_scores(each, gather(phrases.mask), caption, int(caption.max()) + 1)
             hinges = ranking(scores, owner, recipe.ranking.form, recipe.ranking.margin)
-            terms["ranking"] = recipe.ranking.weight * hinges / max(1, len(owner))
+            terms["ranking"] = recipe.ranking.weight * hinges / max(1, len(owner)) / world()
         if matched.offsets is not None and progress >= recipe.self_taught.warmup:
             terms["boxes"] = recipe.self_taught.weight * self._taught(matched, batch)
         if matched.fine is not None and hasattr(self, "relations"):
@@ -134,11 +136,13 @@ def collate(
     vocabulary: Vocabulary,
     categories: Mapping[str, int],
     config: ReirConfig,
+    keys: Tensor | None = None,
 ) -> Batch:
-    """Pad regions and captions to the largest numbers of the batch."""
+    """Pad regions and captions to the largest numbers of the batch; ``keys [I]`` are random keys of the examples."""
     seen, named = [regions[example.image_id] for example in examples], config.names != "none"
     phrases = pad_phrases([example.descriptions for example in examples], vocabulary, categories, named)
-    return Batch(pad_regions(seen), phrases, name_vectors(seen, config.top_names) if named else None)
+    padded = replace(pad_regions(seen), keys=keys)
+    return Batch(padded, phrases, name_vectors(seen, config.top_names) if named else None)
 
 
 def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
@@ -180,7 +184,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         recipe,
         network,
         examples,
-        lambda some: collate(some, data.regions, vocabulary, categories, config),
+        lambda some, keys: collate(some, data.regions, vocabulary, categories, config, keys),
         out,
         validate,
         save,
@@ -222,11 +226,13 @@ class Validation:
         return self._answers(self._find(grounder, self._own))
 
     def calibration(self, grounder: ReirGrounder) -> Calibration:
-        """Fit the calibration from evidence to probability of presence."""
-        return fit(*self._evidence(grounder, self._find(grounder, self._own)))
+        """Fit the calibration from evidence to probability of presence; one process computes all of it."""
+        with replicated():
+            return fit(*self._evidence(grounder, self._find(grounder, self._own)))
 
     def _find(self, grounder: ReirGrounder, asked: Sequence[Sequence[Description]]) -> list[list[Found]]:
-        return list(grounder.find([self.data.regions[image] for image in self.images], asked))
+        regions = [self.data.regions[image] for image in share(self.images)]
+        return collect(list(grounder.find(regions, share(asked))))
 
     def _evidence(self, grounder: ReirGrounder, own: Sequence[Sequence[Found]]) -> tuple[list[float], list[float]]:
         """Evidence of present phrases, and of phrases of another image whose last word no caption of this one has."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deixis.layers.lstm import lstm_gates
+from deixis.layers.noise import drop, fold
 from deixis.layers.padding import PaddedRegions
 from deixis.layers.recurrence import RecurrentWeight, additive_energy
 
@@ -57,6 +58,7 @@ class Encoded:
     mask: Tensor  # [I, N]                 True where there is a region
     grid: Tensor | None = None  # [I, M, hidden]          cells of the feature grid
     grid_keys: Tensor | None = None  # [I, M, attention]
+    random: Tensor | None = None  # [I] random keys of dropout, in training (deixis.layers.noise)
 
     def rows(self, images: Tensor) -> Encoded:
         """Select images by index or mask."""
@@ -134,12 +136,13 @@ class Decoder(nn.Module):
         image: Tensor | None = None,
         boxes: Tensor | None = None,
         grid: Tensor | None = None,
+        random: Tensor | None = None,
     ) -> Encoded:
         """Project region features ``[I, N, features]`` (POS-SCAN Eq. 9); ``mask [I, N]`` marks real regions.
 
         ``image [I, features]`` is the feature of the whole image, by default the mean of the regions. ``boxes
         [I, N, 4]`` are fractions of the image (needed with ``location``), ``grid [I, M, grid]`` the cells of the
-        feature grid (needed with ``grid``).
+        feature grid (needed with ``grid``), ``random [I]`` the random keys of dropout.
         """
         c = self.config
         if image is None:
@@ -152,20 +155,22 @@ class Decoder(nn.Module):
             if boxes is None:
                 raise ValueError("a decoder with a location embedding needs the boxes of the regions")
             parts.append(F.relu(self.locate(boxes)))
-        regions = self.drop(F.relu(self.embed_regions(torch.cat(parts, -1) if len(parts) > 1 else features)))
+        regions = F.relu(self.embed_regions(torch.cat(parts, -1) if len(parts) > 1 else features))
+        regions = self.drop(regions, fold(random, 0))
         keys = self.key(regions).view(*mask.shape, c.branches, c.attention)
-        encoded = Encoded(regions, keys, self.image_gates(self.drop(F.relu(self.embed_image(image)))), mask)
+        gates = self.image_gates(self.drop(F.relu(self.embed_image(image)), fold(random, 1)))
+        encoded = Encoded(regions, keys, gates, mask, random=random)
         if c.grid:
             if grid is None:
                 raise ValueError("a decoder with grid attention needs the feature grid")
-            cells = self.drop(F.relu(self.embed_grid(grid)))
+            cells = self.drop(F.relu(self.embed_grid(grid)), fold(random, 2))
             encoded = replace(encoded, grid=cells, grid_keys=self.grid_key(cells))
         return encoded
 
     def encode_regions(self, regions: PaddedRegions) -> Encoded:
         """Call :meth:`encode` with the parts of the regions that the configuration uses."""
         grid = regions.grid if self.config.grid else None
-        return self.encode(regions.features, regions.mask, boxes=regions.boxes, grid=grid)
+        return self.encode(regions.features, regions.mask, boxes=regions.boxes, grid=grid, random=regions.keys)
 
     def forward(
         self, encoded: Encoded, words: Tensor, branches: int | None = None, attended: Tensor | None = None
@@ -199,12 +204,12 @@ class Decoder(nn.Module):
         state, alpha = self._step(encoded, weights, inputs, state)
         return state, self.word_logprobs(state.h2), alpha
 
-    def word_logprobs(self, states: Tensor) -> Tensor:
+    def word_logprobs(self, states: Tensor, random: Tensor | None = None) -> Tensor:
         """Log-probabilities ``[..., V]`` of the next word from states ``[..., hidden]`` of the language LSTM.
 
-        POS-SCAN Eq. 14, DA Eq. 5, Cyclical Eq. 3.
+        POS-SCAN Eq. 14, DA Eq. 5, Cyclical Eq. 3. ``random`` are the random keys of dropout.
         """
-        return F.log_softmax(self.output(self.drop(states)), dim=-1)
+        return F.log_softmax(self.output(self.drop(states, random)), dim=-1)
 
     def initial_state(self, encoded: Encoded, captions: int, branches: int | None = None) -> State:
         """Zero state before the first word of ``captions`` sentences for each image."""
@@ -212,9 +217,9 @@ class Decoder(nn.Module):
         each = one.unsqueeze(2).repeat(1, 1, branches or self.config.branches, 1)
         return State(one, one, each, each)
 
-    def drop(self, x: Tensor) -> Tensor:
-        """Apply dropout in training."""
-        return F.dropout(x, self.config.dropout, self.training)
+    def drop(self, x: Tensor, random: Tensor | None = None) -> Tensor:
+        """Apply dropout in training; ``random`` are random keys of the first dimensions."""
+        return drop(x, self.config.dropout, self.training, random)
 
     def image_gates(self, image: Tensor) -> Tensor:
         """Part of the attention LSTM's gates of embedded images ``[I, hidden]``, biases included."""
@@ -227,7 +232,7 @@ class Decoder(nn.Module):
 
     def _input_gates(self, encoded: Encoded, words: Tensor) -> Tensor:
         """Part of the attention LSTM's gates ``[I, C, T, 4 hidden]`` that does not depend on the recurrence."""
-        embedded = self.drop(F.relu(self.embed(words)))
+        embedded = self.drop(F.relu(self.embed(words)), fold(encoded.random, 3))
         start = self._language_columns() + self.config.hidden
         return F.linear(embedded, self.attention_lstm.weight_ih[:, start:]) + encoded.image[:, None, None]
 
