@@ -24,7 +24,7 @@ from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
 from deixis.training.log import read_log
-from deixis.training.loop import train
+from deixis.training.loop import make_optimiser, step_lr, train
 from deixis.training.recipe import Phase, Schedule
 from deixis.training.types import Scores
 
@@ -143,6 +143,7 @@ KILLED = [
     UPDOWN_RECIPES["cyclical-small"],
     with_teacher(DISTRIBUTED, "pos-scan"),
     replace(REWARDED, phases=REWARDED.phases[-1:]),
+    replace(UPDOWN, name="updown-sgd", schedule=Schedule(optimiser="sgd", warmup_steps=5, milestones=(0.5,))),
 ]
 
 
@@ -445,3 +446,20 @@ def test_any_network_can_be_trained_and_a_phase_may_end_by_its_log(tmp_path: Pat
     )
     assert seen == [1, 2, 3]
     assert 0 < float(network.value.detach()) < 1.5  # the term without gradient moved nothing
+
+
+def test_warm_up_and_milestones() -> None:
+    schedule = Schedule(lr=1e-3, decay=0.1, warmup_steps=500, milestones=(0.4, 0.5))  # ReIR: 80k steps, 32k and 40k
+    rates = [step_lr(schedule, schedule.lr, step, 80_000) for step in (0, 250, 500, 31_999, 32_000, 39_999, 40_000)]
+    assert rates == pytest.approx([1e-6, 5.005e-4, 1e-3, 1e-3, 1e-4, 1e-4, 1e-5])
+
+
+def test_sgd_with_momentum_and_weight_decay() -> None:
+    weight = torch.nn.Parameter(torch.tensor([2.0]))
+    optimiser = make_optimiser(Schedule(optimiser="sgd", lr=0.1, momentum=0.9, weight_decay=0.5), [weight])
+    for velocity, after in ((2.0, 1.8), (3.7, 1.43)):  # gradient 1 + .5 w; then .9 * 2 + 1.9
+        optimiser.zero_grad()
+        weight.sum().backward()
+        optimiser.step()
+        assert float(optimiser.state[weight]["momentum_buffer"]) == pytest.approx(velocity)
+        assert float(weight.detach()) == pytest.approx(after)

@@ -39,7 +39,7 @@ class Progress:
     loss: float = 0.0  # sum of the minimised loss over the current epoch
 
 
-def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim.Adam) -> None:
+def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
     """Write a checkpoint and delete the previous ones."""
     place = run / f"resume-{progress.step}"
     remove_partial(run)
@@ -53,7 +53,7 @@ def save(run: Path, progress: Progress, model: nn.Module, optimiser: torch.optim
             shutil.rmtree(other)
 
 
-def load(run: Path, model: nn.Module, optimiser: torch.optim.Adam) -> Progress | None:
+def load(run: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progress | None:
     """Load the newest checkpoint of a run into model and optimiser; return None if there is none."""
     found = _checkpoints(run)
     if not found:
@@ -85,7 +85,7 @@ def _checkpoints(run: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def _optimiser_state(model: nn.Module, optimiser: torch.optim.Adam) -> dict[str, Tensor]:
+def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {
         f"{key}/{name}": value.detach().clone().contiguous()
         for name, parameter in model.named_parameters()
@@ -93,7 +93,7 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Adam) -> dict[str,
     }
 
 
-def _restore_optimiser(model: nn.Module, optimiser: torch.optim.Adam, saved: dict[str, Tensor]) -> None:
+def _restore_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
     for name, parameter in model.named_parameters():
         state = {key.split("/", 1)[0]: value for key, value in saved.items() if key.split("/", 1)[1] == name}
         if state:

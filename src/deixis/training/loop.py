@@ -19,7 +19,7 @@ from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
 from deixis.training.log import append_line, cut_log, read_log
-from deixis.training.recipe import Phase, Recipe
+from deixis.training.recipe import Phase, Recipe, Schedule
 from deixis.training.types import Line, Scores
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -57,8 +57,8 @@ def train(
     device = training_device()
     network.to(device)
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    adam = torch.optim.Adam(trained, lr=recipe.schedule.lr, fused=True)
-    progress = distributed.broadcast(checkpoint.load(run, network, adam) or Progress(lr=recipe.schedule.lr))
+    optimiser = make_optimiser(recipe.schedule, trained)
+    progress = distributed.broadcast(checkpoint.load(run, network, optimiser) or Progress(lr=recipe.schedule.lr))
     if main:
         cut_log(run, progress.step)
     steps = -(-len(examples) // recipe.batch_images) * recipe.epochs
@@ -74,8 +74,9 @@ def train(
         network.train()
         order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
         for rows in _batches(order, recipe.batch_images, progress.batch):
-            for group in adam.param_groups:
-                group["lr"] = progress.lr
+            lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
+            for group in optimiser.param_groups:
+                group["lr"] = lr
             with distributed.replicated(len(rows) < distributed.processes()):
                 mine, seed = distributed.share(rows), _step_seed(recipe.seed, progress.step)
                 torch.manual_seed(seed)
@@ -85,11 +86,11 @@ def train(
                 losses, loss = _backward(terms, trained)
             if recipe.schedule.clip_norm:
                 nn.utils.clip_grad_norm_(trained, recipe.schedule.clip_norm)
-            adam.step()
+            optimiser.step()
             _count(progress, losses, loss)
-            callbacks.step(_step(recipe, progress, steps, losses))
+            callbacks.step(_step(recipe, progress, steps, lr, losses))
             if time.monotonic() - saved > save_every and main:
-                checkpoint.save(run, progress, network, adam)
+                checkpoint.save(run, progress, network, optimiser)
                 saved = time.monotonic()
         network.eval()
         scores = distributed.broadcast(validate(network, phase))
@@ -99,7 +100,7 @@ def train(
                 save(network, progress.epoch + 1, scores)
             callbacks.validated(progress.epoch + 1, scores, better)
             _end_epoch(recipe, phase, start, progress, run, scores, finished)
-            checkpoint.save(run, progress, network, adam)
+            checkpoint.save(run, progress, network, optimiser)
             saved = time.monotonic()
         progress = distributed.broadcast(progress)
     return network.eval()
@@ -122,6 +123,23 @@ def _backward(terms: dict[str, Tensor], trained: Sequence[nn.Parameter]) -> tupl
     return losses, sum(losses[name] for name, term in terms.items() if term.requires_grad)
 
 
+def make_optimiser(schedule: Schedule, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """Build the optimiser of a schedule."""
+    lr, weight_decay = schedule.lr, schedule.weight_decay
+    if schedule.optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr=lr, momentum=schedule.momentum, weight_decay=weight_decay, fused=True)
+    kind = torch.optim.AdamW if schedule.optimiser == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+
+
+def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
+    """Learning rate of a step (from 0) of ``steps``: ``lr`` after warm-up and the milestones that have passed."""
+    lr *= schedule.decay ** sum(step >= share * steps for share in schedule.milestones)
+    if step < schedule.warmup_steps:
+        lr *= 1e-3 + (1 - 1e-3) * step / schedule.warmup_steps
+    return lr
+
+
 def _start_phase(recipe: Recipe, phase: Phase, progress: Progress) -> None:
     """Set the learning rate and reset the best score, so that the saved model is from the last phase."""
     progress.lr = phase.lr or (recipe.schedule.lr if progress.epoch == 0 else progress.lr)
@@ -135,9 +153,9 @@ def _count(progress: Progress, losses: Scores, loss: float) -> None:
         progress.losses[name] = progress.losses.get(name, 0.0) + value
 
 
-def _step(recipe: Recipe, progress: Progress, steps: int, losses: Scores) -> Step:
+def _step(recipe: Recipe, progress: Progress, steps: int, lr: float, losses: Scores) -> Step:
     epoch = progress.epoch + 1
-    return Step(epoch, recipe.epochs, progress.step, steps, progress.lr, losses, recipe.loss_terms)
+    return Step(epoch, recipe.epochs, progress.step, steps, lr, losses, recipe.loss_terms)
 
 
 def _is_better(recipe: Recipe, progress: Progress, scores: Scores) -> bool:
@@ -179,7 +197,7 @@ def _end_epoch(
     append_line(run, line)
     done, schedule = progress.epoch - start + 1, recipe.schedule
     counted, limit = (done, schedule.decay_every) if schedule.decay_every else (progress.waited, schedule.patience)
-    if counted and counted % limit == 0:
+    if not schedule.milestones and counted and counted % limit == 0:
         progress.lr *= schedule.decay
     stop = schedule.early_stop_epochs
     if (stop and progress.waited >= stop) or finished(lines[-done:]):

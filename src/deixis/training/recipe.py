@@ -26,10 +26,15 @@ class Phase:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Learning rate of Adam, gradient clipping and early stopping."""
+    """Optimiser, learning rate, gradient clipping and early stopping."""
 
+    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
+    momentum: float = 0.9  # of SGD
+    weight_decay: float = 0.0
     lr: float = 5e-4
+    warmup_steps: int = 0  # steps in which the learning rate grows linearly from a thousandth
     decay: float = 0.8  # factor of the learning rate
+    milestones: tuple[float, ...] = ()  # shares of the training after which the rate decays, in place of the next two
     decay_every: int = 3  # epochs between decays; 0: decay after `patience` epochs without improvement
     patience: int = 3
     clip_norm: float = 0.1  # maximum gradient norm; 0: no clipping
