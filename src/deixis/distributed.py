@@ -109,7 +109,12 @@ def broadcast(value: T) -> T:
 
 def total(x: Tensor) -> Tensor:
     """Sum over the processes; its gradient is the sum of theirs."""
-    return x if world() == 1 else _Total.apply(x)
+    return x if world() == 1 else _Total.apply(x)  # type: ignore[no-untyped-call]
+
+
+def count_rows(rows: Tensor) -> Tensor:
+    """Number of rows of all processes."""
+    return total(torch.tensor(len(rows), device=rows.device))
 
 
 def gather(rows: Tensor) -> Tensor:
@@ -117,7 +122,7 @@ def gather(rows: Tensor) -> Tensor:
 
     The gradient of a process's rows is the sum over all processes.
     """
-    return rows if world() == 1 else _Gather.apply(rows)
+    return rows if world() == 1 else _Gather.apply(rows)  # type: ignore[no-untyped-call]
 
 
 def first_row(rows: int) -> int:
@@ -138,7 +143,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in some]
         flat = torch.cat([grad.flatten() for grad in grads])
         dist.all_reduce(flat)
-        for p, part in zip(some, flat.split([p.numel() for p in some]), strict=True):
+        for p, part in zip(some, torch.split(flat, [p.numel() for p in some]), strict=True):
             p.grad = part.view_as(p)
 
 

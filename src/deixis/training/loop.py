@@ -73,7 +73,7 @@ def train(
             _start_phase(recipe, phase, progress)
         network.train()
         order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
-        for rows in _batches(order, recipe.batch_images, progress.batch):
+        for rows in _batches(order.tolist(), recipe.batch_images, progress.batch):
             lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
             for group in optimiser.param_groups:
                 group["lr"] = lr
@@ -116,7 +116,7 @@ def _backward(terms: dict[str, Tensor], trained: Sequence[nn.Parameter]) -> tupl
     loss = torch.stack([term for term in terms.values() if term.requires_grad]).sum() / shares
     for parameter in trained:
         parameter.grad = None
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     distributed.add_gradients(trained)
     values = torch.stack([term.detach().float() for term in terms.values()])
     losses = dict(zip(terms, distributed.total(values).tolist(), strict=True))
@@ -205,7 +205,7 @@ def _end_epoch(
     progress.epoch, progress.batch, progress.losses, progress.loss = progress.epoch + 1, 0, {}, 0.0
 
 
-def _batches(order: np.ndarray, size: int, done: int) -> Iterator[np.ndarray]:
+def _batches(order: Sequence[int], size: int, done: int) -> Iterator[Sequence[int]]:
     for start in range(done * size, len(order), size):
         yield order[start : start + size]
 

@@ -24,11 +24,13 @@ from deixis.data.triplets import (
 )
 from deixis.data.visual_genome import Triplet
 from deixis.device import device_of
+from deixis.distributed import collect, gather, share, total, world
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.minilm import minilm_folder
+from deixis.layers.noise import fold, uniform
 from deixis.layers.whitening import fit_whitening
 from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
 from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
@@ -127,15 +129,22 @@ def make_examples(
 
 
 def collate(
-    examples: Sequence[Example], image: Callable[[str], Tensor], config: AlbefConfig, pad: int, flip: bool
+    examples: Sequence[Example],
+    image: Callable[[str], Tensor],
+    config: AlbefConfig,
+    pad: int,
+    flip: bool,
+    keys: Tensor | None = None,
 ) -> Batch:
     """Draw a caption, a target and whether to mirror for each image, all from torch's generator.
 
-    ``image`` gives an image's pixels or grid.
+    ``image`` gives an image's pixels or grid. ``keys [B]`` are random keys of the examples; each seeds the generator.
     """
     images, captions, targets, masks = [], [], [], []
     side = map_side(config)
-    for example in examples:
+    for number, example in enumerate(examples):
+        if keys is not None:
+            torch.manual_seed(int(keys[number]))
         caption, target, turned = torch.rand(3).tolist()
         mirrored = flip and turned < 0.5
         seen = image(example.image_id)
@@ -153,8 +162,8 @@ def collate(
     length = max(map(len, [*captions, *targets]))
     return Batch(
         images=torch.stack(images),
-        captions=pad_texts(captions, pad, length),
-        targets=pad_texts(targets, pad, length),
+        captions=replace(pad_texts(captions, pad, length), random=keys),
+        targets=replace(pad_texts(targets, pad, length), random=keys),
         boxed=torch.tensor([bool(example.targets) for example in examples]),
         masks=torch.stack(masks),
     )
@@ -187,14 +196,16 @@ class Network(nn.Module):
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
         texts, boxed = batch.captions, torch.zeros_like(batch.boxed)
         if phase.loss == "amc":
-            boxed = batch.boxed & (torch.rand(len(texts), device=boxed.device) >= self.recipe.captions)
+            drawn = torch.rand(len(texts), device=boxed.device)
+            drawn = drawn if texts.random is None else uniform(fold(texts.random, 303))  # type: ignore[arg-type]
+            boxed = batch.boxed & (drawn >= self.recipe.captions)
             texts = _either(boxed, batch.targets, batch.captions)
         model = self.model
         encoded, read = model.encode(batch.images), model.encode_text(texts)
         if phase.loss == "align":
             return {"align": self._aligned(encoded, texts, read)}
-        logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
-        terms = self._pairs(batch.images, encoded, texts, read, logits, _same(texts), progress)
+        logits, maps = self._matched(encoded, texts, read, bool(total(boxed.sum())))
+        terms = self._pairs(batch.images, encoded, texts, read, logits, progress)
         if self.recipe.align:  # by captions: 'a dog' finds dogs in many images of a batch
             read = model.encode_text(batch.captions) if boxed.any() else read
             terms["align"] = self.recipe.align * self._aligned(encoded, batch.captions, read)
@@ -204,7 +215,8 @@ class Network(nn.Module):
         return terms
 
     def _aligned(self, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
-        return alignment(pair_scores(self.model, encoded, texts, read), _same(texts))
+        texts = gather_texts(texts)
+        return alignment(gather(pair_scores(self.model, encoded, texts, gather(read))), _same(texts, texts)) / world()
 
     def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
         """Match logits ``[B, 2]`` of the true pairs, and with ``mapped`` their maps."""
@@ -220,10 +232,12 @@ class Network(nn.Module):
         texts: Texts,
         read: Tensor,
         right: Tensor,
-        same: Tensor,
         progress: float,
     ) -> dict[str, Tensor]:
-        """Contrast, matching and masked words, with soft targets of the momentum copy (ALBEF; AMC Sec. 2.1)."""
+        """Contrast, matching and masked words, with soft targets of the momentum copy (ALBEF; AMC Sec. 2.1).
+
+        Negatives are the images and texts of all processes.
+        """
         model, momentum, config = self.model, self.momentum, self.recipe.momentum
         soft = config.soft * min(1.0, progress * self.recipe.epochs)  # rises over the first epoch
         hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
@@ -236,27 +250,41 @@ class Network(nn.Module):
             believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft else None
         shared = model.project(encoded, read)
         queue = momentum.images.clone(), momentum.texts.clone()  # remembering below must not change what was compared
-        contrast = image_text_contrast(shared, slow_shared, queue, model.temperature, same, soft)
-        scores = similarities(*shared, model.temperature).detach()
+        everything = gather_texts(texts)
+        contrast = image_text_contrast(shared, slow_shared, queue, model.temperature, _same(texts, everything), soft)
+        with torch.no_grad():
+            scores = gather(similarities(shared[0], gather(shared[1]), model.temperature))
+        same = _same(everything, everything)
         terms = {
             "contrast": contrast,
-            "match": image_text_match(model, encoded, texts, read, right, scores, same),
+            "match": image_text_match(model, encoded, everything, gather(read), right, scores, same),
             "words": masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft),
         }
-        momentum.enqueue(*slow_shared)
+        momentum.enqueue(*(gather(each) for each in slow_shared))
         return terms
 
     def _special(self) -> tuple[list[int], int]:
         return [self.pieces.id(name) for name in ("[PAD]", "[CLS]", "[SEP]")], self.pieces.id("[MASK]")
 
 
-def _same(texts: Texts) -> Tensor:
-    """Pairs of equal texts ``[B, B]``: each is a positive of the other's image."""
-    return (texts.ids[:, None] == texts.ids[None]).all(-1)
+def gather_texts(texts: Texts) -> Texts:
+    """Texts of all processes."""
+    if world() == 1:
+        return texts
+    random = None if texts.random is None else gather(texts.random)
+    return replace(texts, ids=gather(texts.ids), mask=gather(texts.mask), random=random)
+
+
+def _same(texts: Texts, others: Texts) -> Tensor:
+    """Pairs of equal texts ``[b, B]``: each is a positive of the other's image."""
+    length = others.ids.shape[1]
+    one, other = (nn.functional.pad(t.ids * t.mask, (0, length - t.ids.shape[1])) for t in (texts, others))
+    return (one[:, None] == other[None]).all(-1)
 
 
 def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
-    return Texts(*(torch.where(choose[:, None], a, b) for a, b in ((one.ids, other.ids), (one.mask, other.mask))))
+    ids, mask = (torch.where(choose[:, None], a, b) for a, b in ((one.ids, other.ids), (one.mask, other.mask)))
+    return replace(one, ids=ids, mask=mask)
 
 
 # A run --------------------------------------------------------------------------------------------------------------
@@ -294,7 +322,7 @@ def train_albef(
         recipe,
         Network(recipe, model, pieces),
         examples,
-        lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip),
+        lambda some, keys: collate(some, look.to_learn, model.config, pad, recipe.flip, keys),
         out,
         lambda network, phase: validation.scores(pointer(network), look),
         save,
@@ -404,8 +432,8 @@ class Validation:
         captions = [caption.text for sample in self.samples for caption in sample.captions]
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
         device = device_of(model)
-        seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[:, 0] for i in images]
-        whole = nn.functional.normalize(model.project_image(torch.cat(seen)), dim=-1)
+        seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[0, 0].cpu() for i in share(images)]
+        whole = nn.functional.normalize(model.project_image(torch.stack(collect(seen)).to(device)), dim=-1)
         said = [
             nn.functional.normalize(
                 model.project_text(model.encode_text(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1
@@ -423,10 +451,13 @@ class Validation:
         for reference in self.references:
             asked[reference.image].append(reference.id)
         phrases = {reference.id: reference.phrase for reference in self.references}
-        answers: dict[str, list[Grounding]] = {}
-        for image, ids in asked.items():
+        answers: list[tuple[str, list[Grounding]]] = []
+        for image, ids in share(list(asked.items())):
             (encoded,) = pointer.encode([look.to_ask(image)])
             found = pointer.ground(encoded, phrase_queries([phrases[i] for i in ids]), "threshold")
-            answers |= {i: [grounding] for i, grounding in zip(ids, found, strict=True)}
-        scores = phrase_scores(self.references, answers, FLICKR30K)
+            answers += [
+                (i, [replace(grounding, point=grounding.pointing(), heat=None)])
+                for i, grounding in zip(ids, found, strict=True)
+            ]
+        scores = phrase_scores(self.references, dict(collect(answers)), FLICKR30K)
         return next(score.value for score in scores if score.name == "pointing")

@@ -60,9 +60,7 @@ def make_examples(samples: Sequence[Sample], vocabulary: Vocabulary, max_words: 
     return examples
 
 
-def collate(
-    examples: Sequence[Example], regions: Mapping[str, Regions], pad: int, keys: Tensor | None = None
-) -> Batch:
+def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: int, keys: Tensor | None = None) -> Batch:
     """Pad regions and captions to the longest of the batch; ``keys [I]`` are the random keys of the examples."""
     seen = [regions[example.image_id] for example in examples]
     padded = replace(pad_regions(seen), keys=keys)

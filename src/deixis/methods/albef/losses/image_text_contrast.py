@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import count_rows, gather
+
 
 def image_text_contrast(
     fast: tuple[Tensor, Tensor],
@@ -19,11 +21,11 @@ def image_text_contrast(
 
     ``fast`` and ``slow`` are unit vectors ``[B, E]`` of images and texts by the model and by its momentum copy,
     ``queue`` those ``[Q, E]`` of earlier batches by the copy. ``same [B, B]`` marks pairs of rows with equal texts, at
-    least the diagonal. ``soft`` is the share of the target from the similarities of the copy (momentum distillation).
+    least the diagonal; with several processes ``[b, B]``, the pairs of its own rows with all. ``soft`` is the share of the target from the similarities of the copy (momentum distillation).
     """
     loss = fast[0].new_zeros(())
     for query, key in ((0, 1), (1, 0)):
-        others = torch.cat([slow[key], queue[key]])  # [B + Q, E]
+        others = torch.cat([gather(slow[key]), queue[key]])  # [B + Q, E]
         scores = fast[query] @ others.T / temperature
         with torch.no_grad():
             right = F.pad(same.to(scores.dtype), (0, len(queue[key])))
@@ -31,7 +33,7 @@ def image_text_contrast(
             if soft:
                 momentum = (slow[query] @ others.T / temperature).softmax(1)
                 target = soft * momentum + (1 - soft) * target
-        loss = loss - (target * scores.log_softmax(1)).sum(1).mean()
+        loss = loss - (target * scores.log_softmax(1)).sum() / count_rows(scores)
     return loss / 2
 
 

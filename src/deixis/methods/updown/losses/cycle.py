@@ -84,8 +84,7 @@ def cycle(
         counted = targets.masked_fill(~visual, pad)
     terms = {
         "decode": config.decode * cross_entropy(decoder, decoded, targets, pad, 0.0, fold(encoded.random, 6)),
-        "reconstruct": config.reconstruct
-        * cross_entropy(decoder, rebuilt, counted, pad, 0.0, fold(again.random, 6)),
+        "reconstruct": config.reconstruct * cross_entropy(decoder, rebuilt, counted, pad, 0.0, fold(again.random, 6)),
     }
     if config.consistency:
         terms["consistency"] = config.consistency * attention_kl(beta, decoded.attention[..., 0, :], targets != pad)

@@ -82,8 +82,8 @@ def self_critical(
         sampled = sample(decoder, encoded, generation, config.samples, config.temperature, with_greedy=greedy)
         with torch.no_grad():
             values = {name: reward(images, sampled).float() for name, (_, reward) in rewards.items()}
-            total = torch.stack([rewards[name][0] * value for name, value in values.items()]).sum(0)  # Eq. 19
-            gained, baseline = (total[:, 1:], total[:, :1]) if greedy else (total, mean_of_others(total))
+            summed = torch.stack([rewards[name][0] * value for name, value in values.items()]).sum(0)  # Eq. 19
+            gained, baseline = (summed[:, 1:], summed[:, :1]) if greedy else (summed, mean_of_others(summed))
         words = sampled.words[:, 1:] if greedy else sampled.words
         logprobs = sentence_logprobs(decoder, encoded, words, generation, config.temperature)
     advantage = gained - baseline  # [I, S]
