@@ -21,7 +21,8 @@ def image_text_contrast(
 
     ``fast`` and ``slow`` are unit vectors ``[B, E]`` of images and texts by the model and by its momentum copy,
     ``queue`` those ``[Q, E]`` of earlier batches by the copy. ``same [B, B]`` marks pairs of rows with equal texts, at
-    least the diagonal; with several processes ``[b, B]``, the pairs of its own rows with all. ``soft`` is the share of the target from the similarities of the copy (momentum distillation).
+    least the diagonal; with several processes ``[b, B]``, the pairs of a process's own rows with all. ``soft`` is the
+    share of the target from the similarities of the copy (momentum distillation).
     """
     loss = fast[0].new_zeros(())
     for query, key in ((0, 1), (1, 0)):
