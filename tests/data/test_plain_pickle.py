@@ -235,7 +235,7 @@ def test_files_over_the_limit_are_not_read(tmp_path):
 
 
 def test_only_instructions_that_build_plain_values_are_known():
-    known = {pickletools.code2op[chr(opcode)].name for opcode in plain_pickle._INSTRUCTIONS}
+    known = {pickletools.code2op[chr(opcode)].name for opcode in plain_pickle.INSTRUCTIONS}
     refused = {op.name for op in pickletools.opcodes} - known
     assert refused == {
         "GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "REDUCE", "BUILD",

@@ -29,27 +29,26 @@ from deixis.commands.console import (
     track,
 )
 from deixis.errors import UsageError
+from deixis.vision import fill
 from deixis.vision.bulk import Job, Workers, available_cores
-from deixis.vision.fill import (
-    FillReport,
-    build_extractor,
-    find_jobs,
-    pending_jobs,
-    report_fill,
-    store_outcomes,
-    verify_store,
-)
+from deixis.vision.layouts import Layout
+from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
 
 if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
 
+IMPORT = ImportOptions()
 LISTED = 20  # skipped images that are printed; skipped.json in the store has all
 
 
 def features(
-    directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    directory: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = None,
+    *,
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
+    source: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
+    layout: Layout | None = None,
+    published: tyro.conf.OmitArgPrefixes[ImportOptions] = IMPORT,
     split: str | None = None,
     proposals: Proposals = "selective-search",
     boxes: Boxes = 100,
@@ -62,16 +61,20 @@ def features(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Extract region features of a data set or a folder of images into a feature store.
+    """Extract region features of images into a feature store, or import published features with --from.
 
     An interrupted run resumes with the same command. Unreadable images are skipped, listed at the end and kept in the
     store's skipped.json; they are tried again only if their file has changed.
 
     For example: deixis features path/to/photos -o photos.store
+    deixis features --from path/to/gvd/flickr30k --layout gvd -o flickr30k.store
 
     Args:
         directory: a data set (see deixis data check) or a folder of images, searched with its subfolders.
         out: the store to create or extend.
+        source: file or folder of published features, instead of DIR; see docs/features.md.
+        layout: layout of the files of --from.
+        published: options of --from.
         split: only this split of a data set; all splits if not given.
         grid: also store a feature grid of the whole image with at most this many cells per side; 0: none.
         limit: only the first images, at most this many.
@@ -81,16 +84,30 @@ def features(
     if grid < 0 or (limit is not None and limit < 1) or (processes is not None and processes < 1):
         raise UsageError("--grid must be at least 0; --limit and --processes must be at least 1.")
     console = stderr_console(quiet)
+    if directory is None or source is not None or layout is not None:
+        if source is None or layout is None or directory is not None:
+            raise UsageError("give either DIR, or published features with both --from and --layout.")
+        from deixis.vision.layouts.fill import import_features, named_map
+
+        with terminable():
+            image_map = named_map(backbone, grid, device, published.images)
+            bar, note = partial(track, console=console), partial(console.print, markup=False)
+            report = import_features(source, layout, out, published, image_map, limit, bar, note)
+        return _finish(report, verify, as_json, console)
     with console.status(f"listing the images of {directory}"):
-        jobs = find_jobs(directory, split)[:limit]
-    make = partial(build_extractor, backbone, proposals, boxes, grid, device)
+        jobs = fill.find_jobs(directory, split)[:limit]
+    make = partial(fill.build_extractor, backbone, proposals, boxes, grid, device)
     started = time.monotonic()
     added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), console)
-    report = report_fill(out, jobs, added, time.monotonic() - started)
+    return _finish(fill.report_fill(out, jobs, added, time.monotonic() - started), verify, as_json, console)
+
+
+def _finish(report: fill.FillReport, verify: bool, as_json: bool, console: Console) -> int:
+    """Verify the store if asked for, and print the report."""
     if verify:
-        with console.status(f"verifying {out}"):
-            verify_store(out)
-        console.print(f"{out}: all checksums match.", markup=False)
+        with console.status(f"verifying {report.store}"):
+            fill.verify_store(Path(report.store))
+        console.print(f"{report.store}: all checksums match.", markup=False)
     _print_report(report, console)
     if as_json:
         print_json(asdict(report))
@@ -103,12 +120,12 @@ def _fill(jobs: Sequence[Job], make: Callable[[], RegionExtractor], out: Path, p
         with console.status(f"starting {processes} worker process{'es' if processes > 1 else ''}"):
             workers = Workers(make, processes)
         with workers, StoreWriter(out, workers.contents) as writer:
-            left = pending_jobs(jobs, writer)
+            left = fill.pending_jobs(jobs, writer)
             if len(left) < len(jobs):
                 console.print(f"{len(jobs) - len(left):,} of {len(jobs):,} images are already done.")
             before = len(writer.image_ids)
             try:
-                for _ in track(store_outcomes(workers.run(left), writer), len(left), console):
+                for _ in track(fill.store_outcomes(workers.run(left), writer), len(left), console):
                     pass
             except KeyboardInterrupt:
                 console.print(f"Stopped: {out} has {len(writer.image_ids):,} images. The same command resumes.")
@@ -118,7 +135,7 @@ def _fill(jobs: Sequence[Job], make: Callable[[], RegionExtractor], out: Path, p
             return len(writer.image_ids) - before
 
 
-def _print_report(report: FillReport, console: Console) -> None:
+def _print_report(report: fill.FillReport, console: Console) -> None:
     size = f"{report.images:,} images, {report.bytes / 1e6:,.0f} MB"
     console.print(f"{report.store}: {size}, {report.extractor}", markup=False)
     console.print(f"{report.added:,} added in {report.seconds:,.0f} s, {len(report.skipped):,} skipped")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import codecs
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,23 +30,30 @@ def load_plain_pickle(path: Path, limit: int = MAX_PICKLE) -> Any:
     data = read_bytes(path, limit)
     if not data:
         raise BadFile(path, "the file is empty")
-    machine = _Machine(data)
+    return run(path, Machine(data))
+
+
+def run(path: Path, machine: Machine) -> Any:
+    """Run the pickle of a file; raise :class:`BadFile` if it is refused or corrupt."""
     try:
         return machine.run()
-    except _Refused as error:
+    except Refused as error:
         raise BadFile(path, f"not a pickle of plain values ({error} at byte {machine.opcode_at})") from None
     except (IndexError, KeyError, ValueError, TypeError, OverflowError):
         # Stack or memo underflow, or an invalid number or escape: the file is corrupt.
         raise BadFile(path, f"corrupt pickle (error at byte {machine.opcode_at})") from None
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The file has an instruction that is not allowed."""
 
 
-class _Machine:
-    def __init__(self, data: bytes) -> None:
+class Machine:
+    """Stack machine that runs the allowed instructions of one pickle."""
+
+    def __init__(self, data: bytes, instructions: Mapping[int, Callable[[Any], None]] | None = None) -> None:
         self.data = data
+        self.instructions = INSTRUCTIONS if instructions is None else instructions
         self.at = 0
         self.opcode_at = 0
         self.stack: list[Any] = []
@@ -54,18 +61,18 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        data, instructions = self.data, _INSTRUCTIONS
+        data, instructions = self.data, self.instructions
         while True:
             self.opcode_at = self.at
             if self.at >= len(data):
-                raise _Refused("the file ends too early")
+                raise Refused("the file ends too early")
             opcode = data[self.at]
             self.at += 1
             if opcode == _STOP:
                 return self.stack.pop()
             instruction = instructions.get(opcode)
             if instruction is None:
-                raise _Refused(self.refusal(opcode))
+                raise Refused(self.refusal(opcode))
             instruction(self)
 
     def refusal(self, opcode: int) -> str:
@@ -78,7 +85,7 @@ class _Machine:
     def take(self, count: int) -> bytes:
         piece = self.data[self.at : self.at + count]
         if len(piece) < count:
-            raise _Refused("the file ends too early")
+            raise Refused("the file ends too early")
         self.at += count
         return piece
 
@@ -88,7 +95,7 @@ class _Machine:
     def line(self) -> bytes:
         end = self.data.find(b"\n", self.at)
         if end < 0:
-            raise _Refused("the file ends too early")
+            raise Refused("the file ends too early")
         piece = self.data[self.at : end]
         self.at = end + 1
         return piece
@@ -123,7 +130,7 @@ class _Machine:
     def quoted(self) -> None:
         text = self.line().strip()
         if len(text) < 2 or text[:1] not in (b"'", b'"') or text[:1] != text[-1:]:
-            raise _Refused("a string without quotes")
+            raise Refused("a string without quotes")
         self.stack.append(_python2_text(codecs.escape_decode(text[1:-1])[0]))
 
     def integer(self) -> None:
@@ -132,7 +139,7 @@ class _Machine:
 
     def tuple_of(self, count: int) -> None:
         if len(self.stack) < count:
-            raise _Refused("too few values for a tuple")
+            raise Refused("too few values for a tuple")
         self.stack[len(self.stack) - count :] = [tuple(self.stack[len(self.stack) - count :])]
 
     def put(self, index: int) -> None:
@@ -147,17 +154,17 @@ class _Machine:
 
 def _list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise _Refused("append to a value that is not a list")
+        raise Refused("append to a value that is not a list")
     return value
 
 
 def _fill(target: Any, items: list[Any]) -> None:
     if type(target) is not dict or len(items) % 2:
-        raise _Refused("set items of a value that is not a dict")
+        raise Refused("set items of a value that is not a dict")
     for key, value in zip(items[::2], items[1::2], strict=True):
         # Tuples are not allowed as keys: hashing a deeply nested tuple can overflow the C stack.
         if type(key) not in (str, int, float, bool, bytes, type(None)):
-            raise _Refused(f"a {type(key).__name__} as a key")
+            raise Refused(f"a {type(key).__name__} as a key")
         target[key] = value
 
 
@@ -178,8 +185,10 @@ def _utf8(text: bytes) -> str:
     return text.decode("utf-8", "surrogatepass")
 
 
-def _push(value: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
-    def instruction(machine: _Machine) -> None:
+def push(value: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Return the instruction that pushes a value."""
+
+    def instruction(machine: Any) -> None:
         item = value(machine)  # before the append: the value may use the items above a mark
         machine.stack.append(item)
 
@@ -187,57 +196,57 @@ def _push(value: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
 
 
 _STOP = ord(".")
-_INSTRUCTIONS: dict[int, Callable[[_Machine], None]] = {
+INSTRUCTIONS: dict[int, Callable[[Machine], None]] = {
     ord(opcode): instruction
     for opcode, instruction in {
         # bookkeeping
         "\x80": lambda m: m.take(1),  # the protocol
         "\x95": lambda m: m.take(8),  # frame size
-        "(": _Machine.mark,
-        "0": _Machine.pop,
+        "(": Machine.mark,
+        "0": Machine.pop,
         "1": lambda m: m.pop_to_mark(),
-        "2": _push(lambda m: m.stack[-1]),
+        "2": push(lambda m: m.stack[-1]),
         "p": lambda m: m.put(int(m.line())),
         "q": lambda m: m.put(m.size(1)),
         "r": lambda m: m.put(m.size(4)),
         "\x94": lambda m: m.put(len(m.memo)),
-        "g": _push(lambda m: m.memo[int(m.line())]),
-        "h": _push(lambda m: m.memo[m.size(1)]),
-        "j": _push(lambda m: m.memo[m.size(4)]),
+        "g": push(lambda m: m.memo[int(m.line())]),
+        "h": push(lambda m: m.memo[m.size(1)]),
+        "j": push(lambda m: m.memo[m.size(4)]),
         # scalars
-        "N": _push(lambda m: None),
-        "\x88": _push(lambda m: True),
-        "\x89": _push(lambda m: False),
-        "I": _Machine.integer,
-        "J": _push(lambda m: int.from_bytes(m.take(4), "little", signed=True)),
-        "K": _push(lambda m: m.size(1)),
-        "M": _push(lambda m: m.size(2)),
-        "L": _push(lambda m: int(m.line().removesuffix(b"L"))),
-        "\x8a": _push(lambda m: int.from_bytes(m.take(m.size(1)), "little", signed=True)),
-        "F": _push(lambda m: float(m.line())),
-        "G": _push(lambda m: struct.unpack(">d", m.take(8))[0]),
+        "N": push(lambda m: None),
+        "\x88": push(lambda m: True),
+        "\x89": push(lambda m: False),
+        "I": Machine.integer,
+        "J": push(lambda m: int.from_bytes(m.take(4), "little", signed=True)),
+        "K": push(lambda m: m.size(1)),
+        "M": push(lambda m: m.size(2)),
+        "L": push(lambda m: int(m.line().removesuffix(b"L"))),
+        "\x8a": push(lambda m: int.from_bytes(m.take(m.size(1)), "little", signed=True)),
+        "F": push(lambda m: float(m.line())),
+        "G": push(lambda m: struct.unpack(">d", m.take(8))[0]),
         # texts
-        "S": _Machine.quoted,
-        "T": _push(lambda m: _python2_text(m.take(m.size(4)))),
-        "U": _push(lambda m: _python2_text(m.take(m.size(1)))),
-        "V": _push(lambda m: m.line().decode("raw-unicode-escape")),
-        "X": _push(lambda m: _utf8(m.take(m.size(4)))),
-        "\x8c": _push(lambda m: _utf8(m.take(m.size(1)))),
-        "\x8d": _push(lambda m: _utf8(m.take(m.size(8)))),
-        "B": _push(lambda m: m.take(m.size(4))),
-        "C": _push(lambda m: m.take(m.size(1))),
-        "\x8e": _push(lambda m: m.take(m.size(8))),
+        "S": Machine.quoted,
+        "T": push(lambda m: _python2_text(m.take(m.size(4)))),
+        "U": push(lambda m: _python2_text(m.take(m.size(1)))),
+        "V": push(lambda m: m.line().decode("raw-unicode-escape")),
+        "X": push(lambda m: _utf8(m.take(m.size(4)))),
+        "\x8c": push(lambda m: _utf8(m.take(m.size(1)))),
+        "\x8d": push(lambda m: _utf8(m.take(m.size(8)))),
+        "B": push(lambda m: m.take(m.size(4))),
+        "C": push(lambda m: m.take(m.size(1))),
+        "\x8e": push(lambda m: m.take(m.size(8))),
         # containers
-        "]": _push(lambda m: []),
-        "l": _push(lambda m: m.pop_to_mark()),
-        "a": _Machine.append,
-        "e": _Machine.appends,
-        "}": _push(lambda m: {}),
-        "d": _push(lambda m: _dict(m.pop_to_mark())),
-        "s": _Machine.set_item,
-        "u": _Machine.set_items,
-        ")": _push(lambda m: ()),
-        "t": _push(lambda m: tuple(m.pop_to_mark())),
+        "]": push(lambda m: []),
+        "l": push(lambda m: m.pop_to_mark()),
+        "a": Machine.append,
+        "e": Machine.appends,
+        "}": push(lambda m: {}),
+        "d": push(lambda m: _dict(m.pop_to_mark())),
+        "s": Machine.set_item,
+        "u": Machine.set_items,
+        ")": push(lambda m: ()),
+        "t": push(lambda m: tuple(m.pop_to_mark())),
         "\x85": lambda m: m.tuple_of(1),
         "\x86": lambda m: m.tuple_of(2),
         "\x87": lambda m: m.tuple_of(3),

@@ -130,7 +130,7 @@ class RegionExtractor:
             size=(width, height),
             scores=None if found is None else found.scores,
             labels=self._labels(features, None if found is None else found.labels),
-            grid=self._grid(maps, size) if self.grid else None,
+            grid=grid_of(maps, size, self.grid) if self.grid else None,
             extractor=self.name,
         )
 
@@ -159,21 +159,6 @@ class RegionExtractor:
             extractor=self.name,
         )
 
-    def _grid(self, maps: FeatureMap, size: tuple[int, int]) -> npt.NDArray[np.float16]:
-        """Features ``[rows, columns, D]`` of equal tiles of the image; ``size`` is the network's input size.
-
-        Cells of the map are not such tiles: the outer cells may be centred on the outer pixels.
-        """
-        height, width = maps.values.shape[2:]
-        rows, columns = min(self.grid, height), min(self.grid, width)
-        right, bottom = np.arange(1, columns + 1) / columns, np.arange(1, rows + 1) / rows
-        x, y = (edges.ravel() for edges in np.meshgrid(right, bottom))
-        tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
-        # a tile of one cell is sampled at its centre, a larger one is the mean of its cells
-        samples = math.ceil(max(height / rows, width / columns))
-        cells = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
-        return _half(roi_mean(maps.values[0], cells, samples).view(rows, columns, -1))
-
     def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
         """Return the classes of the detector if it has any, else those of the backbone."""
         if not self.backbone.classes:
@@ -189,6 +174,30 @@ class RegionExtractor:
             np.where(nameless, probs[:, :kept], named.probs[:, :kept]).astype(np.float16),
             (*named.names, *self.backbone.classes),
         )
+
+
+def image_map(backbone: Backbone, image: Picture, cells: int) -> npt.NDArray[np.float16]:
+    """Return the feature grid of a photograph, with at most this many cells per side."""
+    height, width = as_array(image).shape[:2]
+    size = backbone.input_size(width, height)
+    with torch.inference_mode():
+        return grid_of(backbone.feature_map(torch.from_numpy(resized(image, size))[None]), size, cells)
+
+
+def grid_of(maps: FeatureMap, size: tuple[int, int], cells: int) -> npt.NDArray[np.float16]:
+    """Features ``[rows, columns, D]`` of equal tiles of the image; ``size`` is the network's input size.
+
+    Cells of the map are not such tiles: the outer cells may be centred on the outer pixels.
+    """
+    height, width = maps.values.shape[2:]
+    rows, columns = min(cells, height), min(cells, width)
+    right, bottom = np.arange(1, columns + 1) / columns, np.arange(1, rows + 1) / rows
+    x, y = (edges.ravel() for edges in np.meshgrid(right, bottom))
+    tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
+    # a tile of one cell is sampled at its centre, a larger one is the mean of its cells
+    samples = math.ceil(max(height / rows, width / columns))
+    places = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
+    return _half(roi_mean(maps.values[0], places, samples).view(rows, columns, -1))
 
 
 def default_extractor(proposer: Proposer | None = None, grid: int = 0) -> RegionExtractor:
@@ -207,6 +216,11 @@ def build_parts(description: Json) -> tuple[Backbone, Proposer]:
         wanted = extractor_name(description)
     except (KeyError, TypeError):
         raise DeixisError("the model's extractor is not described, so that only a feature store can be used.") from None
+    if "layout" in description:
+        raise DeixisError(
+            f"the model expects imported features ({wanted}), which cannot be computed from photographs. "
+            "Import the features of these images with 'deixis features --from', and give the store with --features."
+        )
     try:
         backbone, proposals = description["backbone"], description["proposals"]
         size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""

@@ -1,0 +1,27 @@
+"""Readers of published region features; one module per layout.
+
+:func:`open_source` opens files of another program as a :class:`~deixis.vision.layouts.records.Source`, and
+:func:`deixis.vision.layouts.fill.import_features` writes it to a feature store.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+from deixis.errors import DeixisError
+from deixis.vision.layouts.gvd import open_gvd
+from deixis.vision.layouts.records import ImportOptions, Source
+
+Layout = Literal["gvd", "bottom-up", "npz", "parquet"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
+
+def open_source(path: Path, layout: Layout, options: ImportOptions, unpack: Path) -> Source:
+    """Open files in a layout; ``unpack`` is a folder for archives that must be unpacked."""
+    if not path.exists():
+        raise DeixisError(f"{path} does not exist. Expected features in the layout {layout}.")
+    match layout:
+        case "gvd":
+            return open_gvd(path, options, unpack)
+    raise NotImplementedError(layout)
