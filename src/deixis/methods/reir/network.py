@@ -326,7 +326,7 @@ class ReirNet(nn.Module):
 
     def drop(self, values: Tensor, random: Tensor | None = None) -> Tensor:
         """Apply dropout in training; ``random`` are random keys of the first dimensions."""
-        return drop(values, self.config.dropout, self.training, random)
+        return drop(values, self.config.dropout, True, random) if self.training else values
 
 
 def expected_score(scores: Tensor) -> Tensor:

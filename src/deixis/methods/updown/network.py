@@ -219,7 +219,7 @@ class Decoder(nn.Module):
 
     def drop(self, x: Tensor, random: Tensor | None = None) -> Tensor:
         """Apply dropout in training; ``random`` are random keys of the first dimensions."""
-        return drop(x, self.config.dropout, self.training, random)
+        return drop(x, self.config.dropout, True, random) if self.training else x
 
     def image_gates(self, image: Tensor) -> Tensor:
         """Part of the attention LSTM's gates of embedded images ``[I, hidden]``, biases included."""
