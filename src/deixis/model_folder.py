@@ -131,6 +131,7 @@ def build_network(make: Callable[[], Network], folder: str | Path) -> Network:
     stored = {
         ".".join(renamed.get(part, part) for part in name.split(".")): shape
         for name, shape in _stored_shapes(Path(folder) / "weights.safetensors").items()
+        if name not in getattr(network, "ignored_names", ())
     }
     for name in sorted(wanted.keys() | stored.keys()):
         if wanted.get(name) != stored.get(name):

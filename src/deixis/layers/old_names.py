@@ -20,3 +20,14 @@ def accept_old_names(module: nn.Module, renamed: Mapping[str, str]) -> None:
 
     module.renamed_parts = renamed  # type: ignore[assignment]  # read by model_folder, before weights are loaded
     module.register_load_state_dict_pre_hook(rename)  # type: ignore[no-untyped-call]
+
+
+def ignore_old_names(module: nn.Module, *names: str) -> None:
+    """Make ``module.load_state_dict`` ignore parameters that earlier versions had without effect."""
+
+    def drop(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: Any) -> None:
+        for name in names:
+            state.pop(prefix + name, None)
+
+    module.ignored_names = names  # type: ignore[assignment]  # read by model_folder, before weights are loaded
+    module.register_load_state_dict_pre_hook(drop)  # type: ignore[no-untyped-call]

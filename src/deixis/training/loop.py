@@ -79,8 +79,8 @@ def train(
                 group["lr"] = lr
             with distributed.replicated(len(rows) < distributed.processes()):
                 mine, seed = distributed.share(rows), _step_seed(recipe.seed, progress.step)
-                torch.manual_seed(seed)
                 batch = to_device(collate([examples[i] for i in mine], sample_keys(seed, mine)), device)
+                torch.manual_seed(seed)  # for numbers that do not belong to a sample
                 with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
                     terms: dict[str, Tensor] = network(phase, batch, progress.step / steps)
                 losses, loss = _backward(terms, trained)

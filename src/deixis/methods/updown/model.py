@@ -42,7 +42,8 @@ class Captioner:
         blank: BlankRegions | None = None,
     ) -> None:
         self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
-        self.extractor = RegionExtractor(extractor["description"], name=extractor["name"])
+        side = network.config.grid_side
+        self.extractor = RegionExtractor(extractor["description"], side, name=extractor["name"])
         self.generation = generation or GenerationConfig()
         self.ood, self.blank = ood, blank
 
