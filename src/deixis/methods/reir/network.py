@@ -202,10 +202,10 @@ class ReirNet(nn.Module):
         ``place`` overrides the box rule of the configuration.
         """
         random = regions.keys
-        x_q = self.drop(self.encode_phrases(phrases, random), fold(random, 0))
+        x_q = self.drop(self.encode_phrases(phrases, random), random, 0)
         features = self.whiten(regions.features) if self.config.whiten else regions.features
         appearance = self.embed_regions(features)  # [I, N, D]
-        x_o = self.drop(self.add_location(appearance, regions.boxes), fold(random, 1))
+        x_o = self.drop(self.add_location(appearance, regions.boxes), random, 1)
         name_similarity = self.name_similarity(phrases.vectors, names)  # [I, P, N]
         phrase_projection, region_projection = self.coarse.phrase(x_q), self.coarse.region(x_o)
         raw = self.coarse.similarity(phrase_projection, region_projection)
@@ -227,7 +227,7 @@ class ReirNet(nn.Module):
         )
         if not self.config.two_stages:
             return matched
-        fine = self._fine_stage(matched, appearance, name_similarity, phrases.related, fold(random, 2))
+        fine = self._fine_stage(matched, appearance, name_similarity, phrases.related, random)
         return replace(matched, fine=fine)
 
     def _fine_stage(
@@ -242,7 +242,7 @@ class ReirNet(nn.Module):
             # no gradient from the matching to the position of boxes
             boxes = apply_offsets(boxes, gather_regions(coarse.offsets, index)).clamp(0, 1).detach()
         kept = gather_regions(appearance.unsqueeze(1).expand(shape), index)
-        x_o = self.drop(self.add_location(kept, boxes), random)  # [I, P, K, D]
+        x_o = self.drop(self.add_location(kept, boxes), random, 2)  # [I, P, K, D]
         weight = coarse.attention.gather(-1, index).unsqueeze(-1)  # [I, P, K, 1]
         if self.config.graph != "none":
             node = (weight * x_o).sum(2)  # Eq. 5
@@ -263,11 +263,11 @@ class ReirNet(nn.Module):
         if not self.config.context:
             words = phrases.spelling[..., 1:]  # after bos
             real = (words != Vocabulary.pad) & (words != Vocabulary.eos)
-            embedded = self.drop(self.embed(words), fold(random, 3))  # [I, P, W, D]
+            embedded = self.drop(self.embed(words), random, 3)  # [I, P, W, D]
             states = run_lstm(self.phrase_lstm, embedded.flatten(0, 1))  # [I P, W, D]
             share = real / real.sum(-1, keepdim=True).clamp_min(1)  # [I, P, W]
             return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.view(*words.shape, -1))
-        embedded = self.drop(self.embed(phrases.words), fold(random, 3))  # [I, C, T, D]
+        embedded = self.drop(self.embed(phrases.words), random, 3)  # [I, C, T, D]
         states = run_lstm(self.phrase_lstm, embedded.flatten(0, 1))  # [I C, T, D]
         return phrases.members.to(states.dtype) @ states.reshape(len(phrases.words), -1, states.shape[-1])
 
@@ -324,9 +324,9 @@ class ReirNet(nn.Module):
         scores = self.fuse(raw, name_similarity, regions.mask.unsqueeze(1).expand_as(raw))
         return expected_score(scores)
 
-    def drop(self, values: Tensor, random: Tensor | None = None) -> Tensor:
+    def drop(self, values: Tensor, random: Tensor | None = None, purpose: int = 0) -> Tensor:
         """Apply dropout in training; ``random`` are random keys of the first dimensions."""
-        return drop(values, self.config.dropout, True, random) if self.training else values
+        return drop(values, self.config.dropout, True, fold(random, purpose)) if self.training else values
 
 
 def expected_score(scores: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
-from deixis.layers.noise import fold, uniform
+from deixis.layers.noise import spread, uniform
 from deixis.methods.updown.network import Decoder, Encoded, State
 from deixis.types import Place
 
@@ -189,8 +189,8 @@ def _decode(
     for t in range(generation.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
         allowed = mask_forbidden(logprobs, word, t, generation)
-        random = fold(encoded.random, 100 + t)
-        word = select(allowed, None if random is None else uniform(random, samples)).masked_fill(~open_, PAD)
+        drawn = None if encoded.random is None else uniform(spread(encoded.random, samples) + t)
+        word = select(allowed, drawn).masked_fill(~open_, PAD)
         record.write(rows, t, word, allowed, alpha, open_)
         open_ = open_ & (word != EOS)
         running = open_.any(1)

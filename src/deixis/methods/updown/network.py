@@ -182,18 +182,18 @@ class Decoder(nn.Module):
         """
         c = self.config
         joined, logits = self._region_parts(features, boxes, random)
-        regions = self.drop(F.relu(self.embed_regions(joined)), fold(random, 0))
+        regions = self.drop(F.relu(self.embed_regions(joined)), random, 0)
         if c.interact:
             regions = self.interact(regions, mask, fold(random, 10))
         keys = self.key(regions).view(*mask.shape, c.branches, c.attention)
         if image is None:
             image = self._whole_image(features, mask, grid, grid_mask)
-        gates = self.image_gates(self.drop(F.relu(self.embed_image(image)), fold(random, 1)))
+        gates = self.image_gates(self.drop(F.relu(self.embed_image(image)), random, 1))
         encoded = Encoded(regions, keys, gates, mask, class_logits=logits, random=random)
         if not c.grid:
             return encoded
         cells = F.relu(self.embed_grid(_given(grid, "grid attention", "the feature grid")))
-        cells = self.drop(cells, fold(random, 2))
+        cells = self.drop(cells, random, 2)
         return replace(encoded, grid=cells, grid_keys=self.grid_key(cells), grid_mask=grid_mask)
 
     def _region_parts(
@@ -205,14 +205,14 @@ class Decoder(nn.Module):
         Without an fc7 layer: h = x, M_s = softmax(W_c x + b_c), the parts as they are.
         """
         c, logits = self.config, None
-        hidden = self.drop(F.relu(self.fc7(features)), fold(random, 11)) if c.fc7 else features
+        hidden = self.drop(F.relu(self.fc7(features)), random, 11) if c.fc7 else features
         parts = [hidden]
         if c.classes:
             logits = self.class_logits(hidden)
             parts.append(logits.softmax(-1))
         if c.location:
             located = F.relu(self.locate(_given(boxes, "a location embedding", "the boxes of the regions")))
-            parts.append(self.drop(located, fold(random, 12)) if c.fc7 else located)
+            parts.append(self.drop(located, random, 12) if c.fc7 else located)
         if c.fc7:
             parts = [F.layer_norm(part, part.shape[-1:]) for part in parts]
         return torch.cat(parts, -1), logits
@@ -293,9 +293,9 @@ class Decoder(nn.Module):
         each = one.unsqueeze(2).repeat(1, 1, branches or self.config.branches, 1)
         return State(one, one, each, each)
 
-    def drop(self, x: Tensor, random: Tensor | None = None) -> Tensor:
+    def drop(self, x: Tensor, random: Tensor | None = None, purpose: int = 0) -> Tensor:
         """Apply dropout in training; ``random`` are random keys of the first dimensions."""
-        return drop(x, self.config.dropout, True, random) if self.training else x
+        return drop(x, self.config.dropout, True, fold(random, purpose)) if self.training else x
 
     def image_gates(self, image: Tensor) -> Tensor:
         """Part of the attention LSTM's gates of embedded images ``[I, hidden]``, biases included."""
@@ -308,7 +308,7 @@ class Decoder(nn.Module):
 
     def _input_gates(self, encoded: Encoded, words: Tensor) -> Tensor:
         """Part of the attention LSTM's gates ``[I, C, T, 4 hidden]`` that does not depend on the recurrence."""
-        embedded = self.drop(F.relu(self.embed(words)), fold(encoded.random, 3))
+        embedded = self.drop(F.relu(self.embed(words)), encoded.random, 3)
         start = self._language_columns() + self.config.hidden
         return F.linear(embedded, self.attention_lstm.weight_ih[:, start:]) + encoded.image[:, None, None]
 
