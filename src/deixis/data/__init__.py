@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, cast
 
-from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
+from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Segment, Skipped
 from deixis.errors import DeixisError
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Expected",
     "Loader",
     "Sample",
+    "Segment",
     "Skipped",
     "load",
     "loader",

@@ -255,17 +255,29 @@ class _Run:
     def phrase_words(self) -> tuple[Sentences, Sentences, dict[str, object]]:
         """Object words of the reference captions as predicted and as annotated, and fields of the signature."""
         options, samples = self.options, self.reference.samples
+        places = self.phrase_places()
+        classes, minimum = self.classes
+        answered = {image for image, _, _ in places}
+        with_boxes = [sample for sample in samples if sample.image_id in answered]
+        predicted = object_words.predicted_sentences(with_boxes, classes, places, options.lemmas, options.quiet)
+        references = object_words.reference_sentences(samples, classes, options.lemmas, options.quiet)
+        return predicted, references, {"lemma": self.lemma_name, "min_count": minimum}
+
+    def phrase_places(self) -> dict[tuple[str, int, int], object_words.Place]:
+        """Predicted places by image, caption number and first word of the phrase."""
+        if self.reference.video:  # phrases of a video have no answers by their words alone
+            given = self.predictions.phrases.items()
+            return {
+                (mention.image, mention.caption, mention.start): object_words.place_of(found[0])
+                for mention, found in given
+                if mention.caption is not None and mention.start is not None
+            }
         answers, _ = _answers(self.reference.phrases, self.predictions.phrases)
-        boxes = {
-            (reference.image, reference.caption, reference.start): answers[reference.id][0].box
+        return {
+            (reference.image, reference.caption, reference.start): object_words.place_of(answers[reference.id][0])
             for reference in self.reference.phrases
             if reference.id in answers and reference.caption is not None and reference.start is not None
         }
-        classes, minimum = self.classes
-        with_boxes = [sample for sample in samples if any(image == sample.image_id for image, _, _ in boxes)]
-        predicted = object_words.predicted_sentences(with_boxes, classes, boxes, options.lemmas, options.quiet)
-        references = object_words.reference_sentences(samples, classes, options.lemmas, options.quiet)
-        return predicted, references, {"lemma": self.lemma_name, "min_count": minimum}
 
     def hallucination(self) -> None:
         objects, about = self.objects_present()

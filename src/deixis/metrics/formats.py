@@ -38,7 +38,7 @@ from deixis.data.reading import MAX_JSON, BadFile, read_json, read_text
 from deixis.errors import DeixisError
 from deixis.language.tokenise import align
 from deixis.metrics.grounded_captions import ObjectWord, Sentence
-from deixis.types import LARGEST, Box, GroundedCaption, Grounding, HeatMap, Point
+from deixis.types import LARGEST, Box, GroundedCaption, Grounding, HeatMap, Point, optional_fields
 
 FORMATS = ("deixis", "coco", "gvd", "florence-2", "kosmos-2")
 FLORENCE = "<CAPTION_TO_PHRASE_GROUNDING>"
@@ -352,10 +352,14 @@ class _Reader:
             raise self.error_at(str(error).rstrip(".")) from None
         self.check_unique(self.image, "a caption of this image")
         groundings, words = (
-            tuple(replace(g, box=self.box(g.box, g.text)) for g in each)
-            for each in (caption.groundings, caption.word_groundings)
+            tuple(self.grounding(g) for g in each) for each in (caption.groundings, caption.word_groundings)
         )
         self.captions[self.image] = replace(caption, image=self.image, groundings=groundings, word_groundings=words)
+
+    def grounding(self, given: Grounding) -> Grounding:
+        """Check the boxes of a grounding and clip them to the image."""
+        track = tuple(replace(one, box=self.box(one.box, given.text)) for one in given.track)
+        return replace(given, box=self.box(given.box, given.text), track=track)
 
     def phrase(self, record: Mapping[str, Any]) -> None:
         phrase = self.text(record, "phrase")
@@ -382,7 +386,11 @@ class _Reader:
             x, y = self.numbers(record["point"], 2, f"the point of '{phrase}'")
             point = (x, y)
         heat = None if record.get("heat") is None else self.heat(record["heat"], phrase)
-        return Grounding(phrase, box, self.score(record), point=point, heat=heat)
+        try:
+            clip = optional_fields({name: record.get(name) for name in ("frame", "time", "track")})
+        except DeixisError as error:
+            raise self.error_at(str(error).rstrip(".")) from None
+        return self.grounding(Grounding(phrase, box, self.score(record), point=point, heat=heat, **clip))
 
     def heat(self, value: Any, phrase: str) -> HeatMap:
         try:

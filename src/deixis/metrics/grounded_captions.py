@@ -251,8 +251,7 @@ class _Pairs:
             for true in ref:
                 for at, box in enumerate(true.boxes):
                     for other, predicted_box in enumerate(predicted_at.boxes):
-                        # without frames, each box is compared with each other box
-                        if not true.frames or not predicted_at.frames or true.frames[at] == predicted_at.frames[other]:
+                        if _same_frame(true, at, predicted_at, other):
                             self.owner.append(self.count)
                             self.pred.append(predicted_box)
                             self.ref.append(box)
@@ -279,6 +278,13 @@ class _Pairs:
         partial[has] = (inside(pred, ref) & ~empty)[best[has]]
         enlarged[has] = (inside(ref, pred) & ~empty)[best[has]]
         return iou, partial, enlarged
+
+
+def _same_frame(true: ObjectWord, at: int, predicted: ObjectWord, other: int) -> bool:
+    """Whether two boxes are of one image or frame; a box without a frame is in no frame of a video."""
+    if not true.frames or not predicted.frames:
+        return not true.frames and not predicted.frames
+    return true.frames[at] == predicted.frames[other]
 
 
 def _one_pixel(boxes: Values) -> Bools:

@@ -40,7 +40,7 @@ class Reference:
     @property
     def video(self) -> bool:
         """Whether the items are video segments."""
-        return self.name in ("gvd-activitynet", "activitynet_entities")
+        return self.name == "gvd-activitynet" or any(sample.is_video for sample in self.samples)
 
 
 def read_reference(path: Path, split: str = "test", split_file: Path | None = None) -> Reference:
@@ -108,7 +108,8 @@ def _file_names(dataset: Dataset) -> dict[str, str]:
     """File name with and without extension -> image id, for unambiguous names."""
     ids_of: dict[str, set[str]] = {}
     for sample in dataset:
-        for name in () if sample.path is None else (sample.path.name, sample.path.stem):
+        path = sample.segment.path if sample.segment is not None else sample.path
+        for name in () if path is None else (path.name, path.stem):
             ids_of.setdefault(name, set()).add(sample.image_id)
     return {name: ids.pop() for name, ids in ids_of.items() if len(ids) == 1}
 
