@@ -280,6 +280,7 @@ class Grounding:
     heat_point: Point | None = None  # maximum of the heat map, which may lie outside the box
     head: int | None = None  # index of the phrase's head word in the caption
     pos: str = ""  # "NOUN" or "VERB" for the grounding of a single word
+    initial_box: Box | None = None  # the box before regression moved it to `box`
     frame: int | None = None  # frame of the box in a clip; None for a photograph
     time: float | None = None  # of that frame, in seconds from the start of the file
     track: tuple[FrameBox, ...] = ()  # of a clip: one box for each sampled frame with regions
@@ -300,8 +301,8 @@ class Grounding:
     def to_json(self) -> Json:
         """Return the entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
 
-        ``point``, ``heat``, ``heat_point``, ``head``, ``pos``, ``frame``, ``time`` and ``track`` follow where they are
-        set.
+        ``point``, ``heat``, ``heat_point``, ``head``, ``pos``, ``initial_box``, ``frame``, ``time`` and ``track``
+        follow where they are set.
         """
         value: Json = {
             "word": self.text,
@@ -311,7 +312,8 @@ class Grounding:
             "score": self.score,
             "parts": [list(part) for part in self.parts],
         }
-        return value | self._optional_json(("point", "heat", "heat_point", "head", "pos", "frame", "time", "track"))
+        names = ("point", "heat", "heat_point", "head", "pos", "initial_box", "frame", "time", "track")
+        return value | self._optional_json(names)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Grounding:
@@ -335,7 +337,7 @@ class Grounding:
             "score": self.score,
             "model": model,
         }
-        return value | self._optional_json(("heat", "heat_point", "frame", "time", "track"))
+        return value | self._optional_json(("heat", "heat_point", "initial_box", "frame", "time", "track"))
 
     @classmethod
     def from_phrase_json(cls, value: Mapping[str, Any]) -> Grounding:
@@ -487,6 +489,7 @@ def optional_fields(value: Mapping[str, Any]) -> dict[str, Any]:
         "heat": HeatMap.from_json,
         "head": lambda found: _int({"head": found}, "head"),
         "pos": lambda found: _text({"pos": found}, "pos"),
+        "initial_box": _box,
         "frame": lambda found: _int({"frame": found}, "frame"),
         "time": lambda found: _number(found, "time"),
         "track": _track,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deixis.data import Caption, Sample
+from deixis.data.descriptions import NOT_VISUAL
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
@@ -153,7 +154,7 @@ def grounded_phrases(
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
 ) -> Answers:
-    """Ground the phrases that have reference boxes.
+    """Ground the phrases that have reference boxes, together with all other visible phrases of their caption.
 
     To save memory, heat maps are replaced by the position of their maximum, which the pointing game uses.
     """
@@ -162,8 +163,12 @@ def grounded_phrases(
     answers: Answers = {}
     for (sample, number, caption), parsed in zip(captions, parses, strict=True):
         encoded = photos[sample.image_id].encoded(grounder)
-        found = grounder.ground(encoded, [caption_query(parsed, caption.phrases)], place)
-        for phrase, one in zip(caption.phrases, found, strict=True):
+        boxed = {(phrase.start, phrase.end) for phrase in caption.phrases}
+        phrases = [p for p in sample.captions[number].phrases if p.end > p.start and NOT_VISUAL not in p.types]
+        found = grounder.ground(encoded, [caption_query(parsed, phrases)], place)
+        for phrase, one in zip(phrases, found, strict=True):
+            if (phrase.start, phrase.end) not in boxed:
+                continue
             if one.heat is not None:
                 one = replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
             answers[Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)] = (one,)
