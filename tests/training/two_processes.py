@@ -120,7 +120,9 @@ def fusion(loss: str = "amc", **changes: Any) -> Parts:
     examples = albef.make_examples(recipe, samples, pieces, triplets)
 
     def collate(some: Any, keys: Tensor) -> albef.Batch:
-        return albef.collate(some, lambda i: torch.from_numpy(regions[i].grid), model, pieces.id("[PAD]"), True, keys)
+        return albef.collate(
+            some, lambda i: torch.from_numpy(regions[i].grid), model, pieces.id("[PAD]"), True, keys=keys
+        )
 
     return recipe, network, examples, collate
 
@@ -134,6 +136,8 @@ CASES: dict[str, Callable[[], Parts]] = {
     "fusion": fusion,
     "fusion-pooled": lambda: fusion(maps=MapConfig(pooled=True)),
     "fusion-align": lambda: fusion("align"),
+    "fusion-groups": lambda: fusion(negative_group=3, maps=MapConfig(pooled=True)),
+    "fusion-accumulate": lambda: fusion(accumulate=2),
 }
 
 
@@ -159,6 +163,7 @@ def run(case: str, out: Path, kill: tuple[int, int] | None = None) -> nn.Module:
             lambda network, phase: {recipe.monitor: 0.0},
             lambda network, epoch, scores: None,
             save_every=0,
+            after_step=getattr(network, "end_step", lambda: None),
         )
 
 

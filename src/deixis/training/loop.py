@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,6 +41,8 @@ def train(
     callbacks: Callbacks | None = None,
     finished: Callable[[Sequence[Line]], bool] = lambda lines: False,
     save_every: float = 120.0,
+    prefetch: Callable[[list[Example]], None] = lambda examples: None,
+    after_step: Callable[[], None] = lambda: None,
 ) -> Net:
     """Train a network with a recipe; call ``save(network, epoch, scores)`` after each new best epoch.
 
@@ -46,6 +51,10 @@ def train(
     phase has the highest ``recipe.monitor`` and, among equal scores, the lowest training loss. ``finished(lines)`` gets
     the log of the current phase and returns True to end it. ``collate(examples, keys)`` makes a batch; ``keys`` are the
     random keys of the examples (:mod:`deixis.layers.noise`).
+
+    A batch is computed in ``recipe.accumulate`` parts; their terms are weighted by their number of examples.
+    ``prefetch`` gets the examples of the next batch before the current one is computed. ``after_step`` is called after
+    each step of the optimiser. A recipe of no epochs validates and saves the initial network.
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
     the seed and the step determine the order of the images and all dropout. With several processes
@@ -73,20 +82,29 @@ def train(
             _start_phase(recipe, phase, progress)
         network.train()
         order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
-        for rows in _batches(order.tolist(), recipe.batch_images, progress.batch):
+        for rows, following in pairwise([*_batches(order, recipe.batch_images, progress.batch), order[:0]]):
+            prefetch([examples[i] for part in _shares(following, recipe.accumulate) for i in part.rows])
             lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
+            if recipe.schedule.cosine:
+                lr = cosine_lr(recipe.schedule, progress.lr, progress.epoch, progress.batch, recipe.epochs)
             for group in optimiser.param_groups:
                 group["lr"] = lr
-            with distributed.replicated(len(rows) < distributed.processes()):
-                mine, seed = distributed.share(rows), _step_seed(recipe.seed, progress.step)
-                batch = to_device(collate([examples[i] for i in mine], sample_keys(seed, mine)), device)
-                torch.manual_seed(seed)  # for numbers that do not belong to a sample
-                with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-                    terms: dict[str, Tensor] = network(phase, batch, progress.step / steps)
-                losses, loss = _backward(terms, trained)
+            optimiser.zero_grad()
+            logged: list[dict[str, Tensor]] = []
+            seed = _step_seed(recipe.seed, progress.step)
+            for part in _shares(rows, recipe.accumulate):
+                with distributed.replicated(part.whole):
+                    batch = to_device(collate([examples[i] for i in part.rows], sample_keys(seed, part.rows)), device)
+                    torch.manual_seed(seed)  # for numbers that do not belong to a sample
+                    with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                        terms: dict[str, Tensor] = network(phase, batch, progress.step / steps)
+                logged.append(_backward(terms, part.weight))
+            distributed.add_gradients(trained)
+            losses, loss = _totals(logged)
             if recipe.schedule.clip_norm:
                 nn.utils.clip_grad_norm_(trained, recipe.schedule.clip_norm)
             optimiser.step()
+            after_step()
             _count(progress, losses, loss)
             callbacks.step(_step(recipe, progress, steps, lr, losses))
             if time.monotonic() - saved > save_every and main:
@@ -103,24 +121,46 @@ def train(
             checkpoint.save(run, progress, network, optimiser)
             saved = time.monotonic()
         progress = distributed.broadcast(progress)
+    if recipe.epochs == 0:
+        network.eval()
+        scores = validate(network, recipe.phases[-1])
+        if main:
+            save(network, 0, scores)
     return network.eval()
 
 
-def _backward(terms: dict[str, Tensor], trained: Sequence[nn.Parameter]) -> tuple[Scores, float]:
-    """Compute the gradients of a whole batch; return its loss terms and their sum.
+@dataclass(frozen=True)
+class _Share:
+    """Rows of a part of a batch that this process computes."""
 
-    Each process has a share of every term, so terms and gradients are added. Processes that computed the same whole
-    batch have the same terms and gradients, and their mean is taken.
-    """
-    shares = 1 if distributed.world() > 1 else distributed.processes()
-    loss = torch.stack([term for term in terms.values() if term.requires_grad]).sum() / shares
-    for parameter in trained:
-        parameter.grad = None
+    rows: list[int]
+    whole: bool  # every process computes the whole part, because it has fewer rows than there are processes
+    weight: float  # of its loss terms: their share in the batch
+
+
+def _shares(rows: np.ndarray, parts: int) -> Iterator[_Share]:
+    """Split a batch into parts, and each part over the processes."""
+    for part in np.array_split(rows, min(parts, len(rows))) if len(rows) else ():
+        whole, weight = len(part) < distributed.processes(), len(part) / len(rows)
+        mine = part.tolist() if whole else distributed.share(part.tolist())
+        yield _Share(list(mine), whole, weight / distributed.processes() if whole else weight)
+
+
+def _backward(terms: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
+    """Add the gradients of a part of a batch; return its weighted loss terms, those without gradient detached."""
+    weighted = {name: weight * term.float() for name, term in terms.items()}
+    loss = torch.stack([term for term in weighted.values() if term.requires_grad]).sum()
     loss.backward()  # type: ignore[no-untyped-call]
-    distributed.add_gradients(trained)
-    values = torch.stack([term.detach().float() for term in terms.values()])
-    losses = dict(zip(terms, distributed.total(values).tolist(), strict=True))
-    return losses, sum(losses[name] for name, term in terms.items() if term.requires_grad)
+    return weighted
+
+
+def _totals(logged: Sequence[dict[str, Tensor]]) -> tuple[Scores, float]:
+    """Loss terms of a whole batch, summed over its parts and over the processes, and the sum of the minimised ones."""
+    names = list(dict.fromkeys(name for terms in logged for name in terms))
+    minimised = {name for terms in logged for name, term in terms.items() if term.requires_grad}
+    sums = torch.stack([torch.stack([terms[n].detach() for terms in logged if n in terms]).sum() for n in names])
+    losses = dict(zip(names, distributed.total(sums).tolist(), strict=True))
+    return losses, sum(losses[name] for name in names if name in minimised)
 
 
 def make_optimiser(schedule: Schedule, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
@@ -129,7 +169,13 @@ def make_optimiser(schedule: Schedule, parameters: Sequence[nn.Parameter]) -> to
     if schedule.optimiser == "sgd":
         return torch.optim.SGD(parameters, lr=lr, momentum=schedule.momentum, weight_decay=weight_decay, fused=True)
     kind = torch.optim.AdamW if schedule.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    if schedule.decay_all:
+        return kind(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return kind(groups, lr=lr, fused=True)
 
 
 def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
@@ -138,6 +184,25 @@ def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
     if step < schedule.warmup_steps:
         lr *= 1e-3 + (1 - 1e-3) * step / schedule.warmup_steps
     return lr
+
+
+COSINE_UNIT = 100
+"""Steps between two learning rates of the warm-up of :func:`cosine_lr`."""
+
+
+def cosine_lr(schedule: Schedule, lr: float, epoch: int, batch: int, epochs: int) -> float:
+    """Learning rate of ALBEF's and AMC's code for a batch (from 0) of an epoch (from 0).
+
+    Its clock counts units of 100 steps up to ``warmup_epochs`` in the first epoch, and then epochs, ahead by
+    ``warmup_epochs``: linear warm-up to ``lr``, cosine of clock / epochs to ``min_lr``, and ``min_lr`` after that.
+    """
+    ahead = schedule.warmup_epochs
+    clock = min(max(batch - 1, 0) // COSINE_UNIT, ahead) if epoch == 0 else epoch + ahead
+    if clock < ahead:
+        return schedule.warmup_lr + clock * (lr - schedule.warmup_lr) / ahead
+    if clock >= epochs:
+        return schedule.min_lr
+    return schedule.min_lr + (lr - schedule.min_lr) * (1 + math.cos(math.pi * clock / epochs)) / 2
 
 
 def _start_phase(recipe: Recipe, phase: Phase, progress: Progress) -> None:
@@ -205,7 +270,7 @@ def _end_epoch(
     progress.epoch, progress.batch, progress.losses, progress.loss = progress.epoch + 1, 0, {}, 0.0
 
 
-def _batches(order: Sequence[int], size: int, done: int) -> Iterator[Sequence[int]]:
+def _batches(order: np.ndarray, size: int, done: int) -> Iterator[np.ndarray]:
     for start in range(done * size, len(order), size):
         yield order[start : start + size]
 
