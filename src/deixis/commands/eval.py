@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,6 +40,8 @@ def eval(
     rerank: RerankOption = "grounder",
     place: PlaceOption = None,
     check: CheckOption = "all",
+    classes: Path | None = None,
+    spice_jars: Path | None = None,
     shown: int = 12,
     device: Device = "auto",
     threads: Threads = 0,
@@ -64,12 +67,15 @@ def eval(
         features: its feature store; without it, regions are extracted now.
         out: folder of the evaluation; by default in the model's folder, or runs/NAME for a model of the package.
         grounder: phrase grounder of a captioner, by name or folder; as in `deixis caption`.
+        classes: list of object classes, such as dic_flickr30k.json; as in `deixis score`.
+        spice_jars: folder with the CoreNLP jars; adds SPICE.
         shown: how many of the worst and of the best captions the page shows.
         as_json: write the scores to stdout as JSON.
     """
     import torch
 
-    from deixis.evaluation.evaluate import evaluate_captions, evaluate_grounder, joint_supervision
+    from deixis.data.dictionary import read_classes
+    from deixis.evaluation.evaluate import SCORING, evaluate_captions, evaluate_grounder, joint_supervision
     from deixis.evaluation.files import write_evaluation, write_pages
     from deixis.evaluation.split import SplitPhotos
     from deixis.model_folder import read_supervision
@@ -94,7 +100,11 @@ def eval(
             name += f"-{other.name}"
         _extract(photos, models.extractor, reference, features, console)
         with console.status(f"{models.name} on {len(photos)} images"):
-            found = evaluate_captions(models, reference, photos, caption_options(rerank, place, check))
+            scoring = replace(
+                SCORING, spice_jars=spice_jars, classes=None if classes is None else read_classes(classes)
+            )
+            options = caption_options(rerank, place, check)
+            found = evaluate_captions(models, reference, photos, options, scoring=scoring)
         about["model"], results = models.name, found.results
         predictions, evaluation = found.predictions, found.evaluation
     else:
