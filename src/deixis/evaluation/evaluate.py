@@ -14,6 +14,7 @@ from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
 from deixis.localize.attention import ground_word
 from deixis.localize.points import bicubic_maximum
+from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.scan.model import ScanGrounder
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
@@ -80,6 +81,11 @@ def sign(evaluation: Evaluation, place: str, options: CaptionOptions) -> Evaluat
         mark += "|rerank:none"
     if options.checks != DEFAULT.checks:
         mark += f"|checks:{'+'.join(options.checks) or 'none'}"
+    return with_mark(evaluation, mark)
+
+
+def with_mark(evaluation: Evaluation, mark: str) -> Evaluation:
+    """Append a text to the signature of each score."""
     scores = tuple(replace(score, signature=f"{score.signature}|{mark}") for score in evaluation.scores)
     return replace(evaluation, scores=scores)
 
@@ -101,6 +107,8 @@ def evaluate_grounder(
     result = Evaluation(())
     if predictions.phrases:
         result = evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
+        if isinstance(grounder, ReirGrounder) and grounder.signature:
+            result = with_mark(result, grounder.signature)
     elif not isinstance(grounder, ScanGrounder):
         raise DeixisError(
             f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."
