@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import official_files as official
 import pytest
 
+import official_files as official
 from deixis import cli
-from deixis.metrics.score import load_scores
 
 pytest.importorskip("h5py")
 pytest.importorskip("pyarrow")
@@ -35,17 +34,10 @@ def features(layout: str, folder: Path) -> list[str]:
             official.gvd_flickr30k(folder)
             official.glove(folder / "glove.txt")
             return ["--from", str(folder), "--layout", "gvd", "--glove", str(folder / "glove.txt")]
-        case "tsv":
-            official.tsv(folder / "some.tsv", official.bottom_up())
-            return ["--from", str(folder / "some.tsv"), "--layout", "bottom-up"]
-        case "folders":
+        case "bottom-up":
             official.feature_folders(folder, official.bottom_up())
             official.talk(folder)
             return ["--from", str(folder), "--layout", "bottom-up"]
-        case "pos-scan":
-            official.photographs(folder / "images")
-            official.scan(folder, official.bottom_up(36))
-            return ["--from", str(folder), "--layout", "bottom-up", "--images", str(folder / "images")]
         case _:
             official.tsv(folder / "some.tsv", official.bottom_up())
             store, plain = folder / "store", folder / f"plain.{layout}"
@@ -59,7 +51,7 @@ def run(*args: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["gvd", "tsv", "folders", "pos-scan", "npz", "parquet"])
+@pytest.mark.parametrize("layout", ["gvd", "bottom-up", "npz", "parquet"])
 def test_files_to_row(layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, store, model = tmp_path / "data", tmp_path / "my.store", tmp_path / "model"
     official.gvd_annotations(data)
@@ -72,23 +64,24 @@ def test_files_to_row(layout: str, tmp_path: Path, capsys: pytest.CaptureFixture
     vocabulary = json.loads((model / "vocabulary.json").read_text())["words"]
     assert vocabulary == list(official.WORDS[:-1])  # the paper's own words
     out = tmp_path / "eval"
-    run("eval", str(model), *common, "--split", "test", "--out", str(out), "--grounder", "none", *classes)
+    run("eval", str(model), *common, *classes, "--split", "test", "--out", str(out), "--grounder", "none", "--shown", "0")
     capsys.readouterr()
     reference = [
         *("--reference", str(data / "flickr30k_cleaned_class.json"), "--split", "test"),
         *("--split-file", str(data / "split_ids_flickr30k_entities.json")),
     ]
+    grounding = {"gen": ["--metrics", "grounding"], "GT": []}
     for name, mode in (("captions.jsonl", "gen"), ("phrases.jsonl", "GT")):
         submission = tmp_path / f"{mode}.json"
         run("export", str(out / name), "--to", "gvd", *reference, *classes, "-o", str(submission))
         written = json.loads(submission.read_text())
         assert written["eval_mode"] == mode
         assert {len(entries) for entries in written["results"].values()} == {1 if mode == "gen" else 5}
-        run("score", str(submission), *reference, *classes, "--json")
+        run("score", str(submission), *reference, *classes, *grounding[mode], "--json")
         scores = json.loads(capsys.readouterr().out)["scores"]
         assert all("split:test" in score["signature"] for score in scores.values())
         if mode == "gen":
-            run("score", str(out / name), *reference, *classes, "--json")
+            run("score", str(out / name), *reference, *classes, *grounding[mode], "--json")
             direct = json.loads(capsys.readouterr().out)["scores"]
             for metric, score in scores.items():
                 assert score["value"] == pytest.approx(direct[metric]["value"], abs=1e-9)
