@@ -64,7 +64,8 @@ def test_files_to_row(layout: str, tmp_path: Path, capsys: pytest.CaptureFixture
     vocabulary = json.loads((model / "vocabulary.json").read_text())["words"]
     assert vocabulary == list(official.WORDS[:-1])  # the paper's own words
     out = tmp_path / "eval"
-    run("eval", str(model), *common, *classes, "--split", "test", "--out", str(out), "--grounder", "none", "--shown", "0")
+    alone = ["--grounder", "none", "--shown", "0"]
+    run("eval", str(model), *common, *classes, *alone, "--split", "test", "--out", str(out))
     capsys.readouterr()
     reference = [
         *("--reference", str(data / "flickr30k_cleaned_class.json"), "--split", "test"),
