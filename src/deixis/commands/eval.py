@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from deixis.commands.console import (
     AsJson,
@@ -18,16 +17,12 @@ from deixis.commands.console import (
     RerankOption,
     Threads,
     caption_options,
+    extract_all,
     print_evaluation,
     stderr_console,
-    track,
 )
 from deixis.errors import UsageError
-from deixis.metrics.references import Reference, read_reference
-
-if TYPE_CHECKING:
-    from deixis.evaluation.split import SplitPhotos
-    from deixis.vision.extractor import RegionExtractor
+from deixis.metrics.references import read_reference
 
 
 def eval(
@@ -112,7 +107,8 @@ def eval(
             about["grounder"] = models.grounder.name
             about["supervision"] = joint_supervision(about["supervision"], read_supervision(other))
             name += f"-{other.name}"
-        _extract(photos, models.extractor, reference, features, console)
+        if features is None:
+            extract_all(photos, models.extractor, console)
         with console.status(f"{models.name} on {len(photos)} images"):
             listed = None if classes is None else read_classes(classes)
             scoring = replace(SCORING, spice_jars=spice_jars, classes=listed)
@@ -124,7 +120,8 @@ def eval(
         if grounder is not None or place in ("grounder",):
             raise UsageError(f"{model} is a phrase grounder; --grounder is for captioners.")
         alone = load_grounder(model, device)
-        _extract(photos, alone.extractor, reference, features, console)
+        if features is None:
+            extract_all(photos, alone.extractor, console)
         with console.status(f"{alone.name} on {len(photos)} images") as status:
             predictions, evaluation = evaluate_grounder(
                 *(alone, reference, photos, place, boxes),  # type: ignore[arg-type]
@@ -142,18 +139,3 @@ def eval(
     print_evaluation(evaluation, about, console, as_json)
     console.print(f"predictions, scores and pages: {folder}", markup=False)
     return 0
-
-
-def _extract(
-    photos: SplitPhotos,
-    extractor: RegionExtractor | None,
-    reference: Reference,
-    features: Path | None,
-    console: Console,
-) -> None:
-    """Extract the regions of a split that has no store, with progress; unreadable photographs are reported."""
-    if features is not None:
-        return
-    done = photos.extract(extractor, lambda reason: console.print(reason, markup=False))
-    for _ in track(done, len(reference.samples), console, transient=True):
-        pass
