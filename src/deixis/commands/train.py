@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -34,15 +35,18 @@ RUN; small recipes train small matchers. For example:
 
 @dataclass(frozen=True)
 class Options(Generic[AnyRecipe]):
-    """Train a model with a recipe on a data set with extracted features.
+    """Train a model with a recipe on one or several data sets with extracted features.
 
-    An interrupted run resumes with the same command. Every value of the recipe is an option.
+    An interrupted run resumes with the same command. Every value of the recipe is an option. Several processes share
+    the batches of a run: torchrun --nproc-per-node 2 -m deixis train ... (see docs/scale.md).
 
     For example: deixis train updown-small --data flickr30k --features flickr30k.store --out runs/updown
     """
 
-    data: Path  # the data set (see deixis data check)
-    features: Path | None  # its feature store (see deixis features); not for models that read pixels
+    data: tuple[Path, ...]  # the data set (see deixis data check), or several; vocabulary and model are shared
+    features: tuple[
+        Path, ...
+    ]  # its feature store (see deixis features); for several data sets one each, or one for all
     out: Path  # folder of the run; it becomes the model folder
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
     init_from: str = ""  # initial weights: model name, folder, or .pth of ALBEF; captioners run the last phase only
@@ -52,10 +56,13 @@ class Options(Generic[AnyRecipe]):
     reward_model: str = ""  # matcher whose score is added to the reward: scan, pos-scan or the folder of a trained one
     vocabulary: Path | None = None  # words of a published file: dic_flickr30k.json, cocotalk.json, SCAN's vocabulary
     classes: Path | None = None  # object classes of a published file: dic_flickr30k.json or flickr30k_class_name.txt
+    data_weights: tuple[float, ...] = ()  # share of each data set in an epoch; if not given: by number of examples
     seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
-    val_data: Path | None = None  # another data set for validation; its features are in the same store
+    val_data: Path | None = (
+        None  # another data set for validation; its features are in the same store, or in a last --features
+    )
     device: Device = "auto"
     threads: Threads = 0
     quiet: Quiet = False
@@ -71,7 +78,7 @@ def cli(args: Sequence[str]) -> int:
     name, *rest = args
     refuse_old_options(rest)
     recipe = AddedLosses.parse(rest)[0].add_to(find_recipe(name))
-    features = tyro.MISSING if recipe.uses_regions else None
+    features: Any = tyro.MISSING if recipe.uses_regions else ()
     default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
@@ -81,6 +88,7 @@ def train(options: Options[Recipe]) -> int:
     """Run the recipe once for each seed; print the scores of the best epochs, and mean and deviation over seeds."""
     import torch
 
+    from deixis import distributed
     from deixis.commands.training_progress import TrainingProgress
     from deixis.device import train_on
     from deixis.evaluation.precondition import teacher_precondition
@@ -90,17 +98,20 @@ def train(options: Options[Recipe]) -> int:
     from deixis.training.log import best_epoch
 
     train_on(options.device)
+    distributed.start()
     if options.threads:
         torch.set_num_threads(options.threads)
-    console = stderr_console(options.quiet)
-    store = None if options.features is None else FeatureStore(options.features)
-    with console.status(f"reading {options.data}"):
+    console = stderr_console(options.quiet or distributed.rank() > 0)
+    stores = [FeatureStore(path) for path in options.features]
+    with console.status(f"reading {', '.join(map(str, options.data))}"):
         splits = options.train_split, options.val_split
-        data = TrainingData.from_folder(options.data, store, *splits, options.val_data)
+        data = TrainingData.from_folders(options.data, stores, options.data_weights, *splits, options.val_data)
         if options.vocabulary is not None:
             data = replace(data, vocabulary=read_vocabulary(options.vocabulary))
         if options.classes is not None:
             data = replace(data, classes=read_classes(options.classes))
+    for note in data.notes:
+        console.print(note)
     given = options.init_from
     init = InitFrom(
         None if not given else Path(given) if Path(given).is_file() else model_folder(given),
@@ -111,15 +122,19 @@ def train(options: Options[Recipe]) -> int:
     for seed in range(options.recipe.seed, options.recipe.seed + options.seeds):
         out = options.out if options.seeds == 1 else options.out / f"seed-{seed}"
         make_folder(out)
-        with exclusive(out, "--out"), TrainingProgress(console, f"{options.recipe.name}, seed {seed}") as progress:
+        alone = exclusive(out, "--out") if distributed.rank() == 0 else nullcontext()
+        title = f"{options.recipe.name}, seed {seed}"
+        with alone, distributed.clear_errors(), TrainingProgress(console, title) as progress:
             run_recipe(replace(options.recipe, seed=seed), data, out, progress.callbacks(), init)
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
         scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
         console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
-        if options.teacher and (check := teacher_precondition(init.teacher or out / "teacher", out, data)) is not None:
-            console.print(check.message(), markup=False)
-    if options.seeds > 1:
+        if options.teacher and distributed.rank() == 0:
+            checked = teacher_precondition(init.teacher or out / "teacher", out, data)
+            if checked is not None:
+                console.print(checked.message(), markup=False)
+    if options.seeds > 1 and distributed.rank() == 0:
         summary = seed_summary(found)
         write_atomic(options.out / "summary.json", json.dumps(summary, indent=1) + "\n")
         for name, value in summary.items():

@@ -480,7 +480,7 @@ def test_an_initial_model_has_the_options_that_it_can_have(data: TrainingData, t
     found = initial_model(asked, data, tmp_path / "start").network
     assert (found.config.dropout, found.config.side, found.config.map_layer) == (0.3, 6, 1)
     assert found.image.positions.shape == (1, 37, 24)
-    assert found.text.drop.p == 0.3
+    assert found.text.dropout == 0.3
     wrong = replace(usual, model=replace(usual.model, hidden=96))
     with pytest.raises(DeixisError, match=r"has the value 24 of --model\.hidden, not 96"):
         initial_model(wrong, data, tmp_path / "start")

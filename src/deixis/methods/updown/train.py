@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 from deixis.data import Dataset, Sample
 from deixis.differences import differences
+from deixis.distributed import collect, share
 from deixis.errors import DeixisError
 from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
+from deixis.layers.noise import fold
 from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
 from deixis.methods.updown.decode import GenerationConfig
@@ -30,7 +32,7 @@ from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
-from deixis.metrics.references import Reference, make_reference
+from deixis.metrics.references import Reference, has_grounded_phrases, make_reference
 from deixis.training.callbacks import Callbacks
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
@@ -45,6 +47,7 @@ from deixis.vision.head import ClassHead
 from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
 VALIDATED = 64  # images that are decoded together
+LEFT_OUT = "F1_all and F1_loc are left out."
 
 Rewards = Mapping[str, tuple[float, Reward]]
 """Weight and function of each reward, by name."""
@@ -77,12 +80,13 @@ class Network(nn.Module):
         inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
         if recipe.scheduled_sampling:
             chance = recipe.scheduled_sampling * progress
-            inputs = scheduled_sampling(decoder, encoded, inputs, chance, pad, phase.branches or None)
+            first = replace(encoded, random=fold(encoded.random, 9))
+            inputs = scheduled_sampling(decoder, first, inputs, chance, pad, phase.branches or None)
         decoded = decoder(encoded, inputs, phase.branches or None)
         if phase.loss == "cycle":
             terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
         else:
-            terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing)}
+            terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing, fold(encoded.random, 6))}
         if phase.loss == "supervised":
             terms |= self._supervised(decoded, batch)
         if recipe.distillation.teacher:
@@ -187,6 +191,9 @@ def train_updown(
     if initial is not None:
         network.decoder.load_state_dict(initial.network.state_dict())
     validation = Validation(data)
+    for note in validation.notes:
+        callbacks.message(note)
+    examples = prepare(recipe, data.training, vocabulary)
     ood, blank = cache(partial(fit_ood, data)), cache(partial(blank_regions, data, config))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
@@ -207,13 +214,14 @@ def train_updown(
     train(
         recipe,
         network,
-        prepare(recipe, data.training, vocabulary),
-        lambda some: collate(some, data.regions, Vocabulary.pad),
+        examples,
+        lambda some, keys: collate(some, data.regions, Vocabulary.pad, keys),
         out,
         validate,
         save,
         callbacks,
         finished=lambda lines: reward_converged(lines, recipe.self_critical),
+        order=data.order([example.image_id for example in examples]),
     )
 
 
@@ -246,21 +254,28 @@ class Validation:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.references = {s.image_id: [c.tokens for c in s.captions] for s in data.validation}
+        self.notes: list[str] = []  # scores that are left out, for the user
+        if not self._boxed:
+            if any(len(entity.boxes) for s in data.validation for entity in s.entities):
+                self.notes.append(f"{data.source}: validation has boxes, but no phrases for them. {LEFT_OUT}")
+        elif not any(phrase.entity for s in data.training for c in s.captions for phrase in c.phrases):
+            self._boxed = ()
+            self.notes.append(f"{data.source}: the training captions have no phrases to find classes in. {LEFT_OUT}")
 
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
         """Return a caption of each image, in order, with its nouns grounded by attention."""
         found = []
-        ids = list(self.references)
+        ids = share(list(self.references))
         for start in range(0, len(ids), VALIDATED):
             some = ids[start : start + VALIDATED]
             regions = [self.data.regions[image] for image in some]
             candidates = [beam[0] for beam in captioner.decode(regions)]
             parses = parse_words([candidate.words for candidate in candidates], quiet=True)
             found += [_grounded(*each) for each in zip(some, regions, candidates, parses, strict=True)]
-        return found
+        return collect(found)
 
     def scores(self, captions: Sequence[GroundedCaption]) -> Scores:
-        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""
+        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with grounded phrases, where there are any."""
         hypotheses = {caption.image: caption.words for caption in captions}
         scores, _ = caption_scores(hypotheses, self.references, metrics=("CIDEr", "BLEU"))
         found = {score.name: score.value for score in scores if score.name in ("CIDEr", "BLEU-4")}
@@ -273,11 +288,14 @@ class Validation:
 
     @cached_property
     def _boxed(self) -> tuple[Sample, ...]:
-        return tuple(s for s in self.data.validation if any(len(entity.boxes) for entity in s.entities))
+        return tuple(s for s in self.data.validation if has_grounded_phrases(s))
 
     @cached_property
     def _reference(self) -> Reference:
-        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: self.data.training)
+        training = self.data.training
+        if len(self.data.parts) > 1:  # data sets without phrases do not change how often a class must be named
+            training = [s for s in training if any(c.phrases for c in s.captions)]
+        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: training)
 
 
 def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabulary) -> list[Example]:
