@@ -428,6 +428,16 @@ def test_one_box_of_several_is_inside() -> None:
     assert corners == {False, True}
 
 
+def test_texts_are_selected_by_their_number_of_boxes() -> None:
+    pieces = WordPieces.build(["a dog cat"], 1)
+    sample = Sample("x", (Caption("a dog", ()),), size=(40, 40))
+    boxes = [("a dog", (0, 0, 10, 10)), ("a dog", (30, 30, 40, 40)), ("a cat", (0, 0, 20, 20))]
+    found = {"x": [Triplet("x", text, box, "object") for text, box in boxes]}
+    for targets, numbers in (("all", [2, 1]), ("single", [1]), ("several", [2])):
+        (example,) = make_examples(recipe("amc", 1, targets=targets), [sample], pieces, found)
+        assert [len(target.boxes) for target in example.targets] == numbers
+
+
 def test_sources_of_boxes_are_selected(data: TrainingData) -> None:
     coco = replace(data, source="coco")
     found = find_triplets(recipe("amc", 1, sources=("object",)), coco)

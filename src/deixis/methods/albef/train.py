@@ -114,11 +114,16 @@ def make_examples(
         found: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
         for triplet in triplets.get(sample.image_id, ()):
             found[triplet.text].append(tuple(geometry.to_normalised(triplet.box, *sample.image_size()).tolist()))
-        targets = tuple(Target(encode(text), tuple(boxes)) for text, boxes in found.items())
+        used = {text: boxes for text, boxes in found.items() if recipe.targets in ("all", _number(boxes))}
+        targets = tuple(Target(encode(text), tuple(boxes)) for text, boxes in used.items())
         captions = tuple(encode(caption.text) for caption in sample.captions)
         example = Example(sample.image_id, captions or tuple(target.text for target in targets), targets)
         examples += [example] if recipe.epoch == "images" else _each_text(example)
     return examples
+
+
+def _number(boxes: Sequence[object]) -> str:
+    return "single" if len(boxes) == 1 else "several"
 
 
 def _each_text(example: Example) -> list[Example]:
