@@ -117,13 +117,16 @@ def test_activitynet(tmp_path: Path) -> None:
 def test_activitynet_from_archives(tmp_path: Path) -> None:
     root = tmp_path / "anet"
     official.gvd_activitynet(root)
+    official.detectron_weights(root)
     whole = run(root, tmp_path / "whole")
     official.packed(root / "fc6_feat_100rois")
     official.packed(root / "rgb_motion_1d")
+    official.packed(root / "detectron_weights")
     other = run(root, tmp_path / "other")
     assert not (tmp_path / "other.unpacked").exists()
     for name in whole:
         np.testing.assert_array_equal(other[name].features, whole[name].features)
+        np.testing.assert_array_equal(other[name].class_probs, whole[name].class_probs)
         np.testing.assert_array_equal(other[name].temporal, whole[name].temporal)
 
 
