@@ -185,3 +185,15 @@ def test_a_wrong_activitynet_file_is_refused(tmp_path: Path) -> None:
         del file["hw"]
     with pytest.raises(DeixisError, match="'hw' is missing"):
         import_features(tmp_path, "gvd", tmp_path / "store", ImportOptions())
+
+
+def test_without_image_sizes_the_extent_of_the_boxes_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "gvd"
+    official.gvd_flickr30k(root, weights=False)
+    (root / "flickr30k_cleaned_class.json").unlink()
+    store = run(root, tmp_path / "store")
+    assert "no image sizes" in capsys.readouterr().err
+    assert {store[image_id].size for image_id in store} == {official.SIZE}  # the first box covers the photograph
+    assert store.contents.settings["sizes"] == "extent of the boxes"
