@@ -112,6 +112,15 @@ class Regions:
         )
 
 
+def require_extractor(found: str, wanted: str, source: str = "these regions") -> None:
+    """Raise an error that names both extractors if they differ."""
+    if found != wanted:
+        raise DeixisError(
+            f"{source} are from the extractor {found or '(unknown)'}, but the model expects {wanted}. "
+            "Extract the regions again with that extractor, or choose another model."
+        )
+
+
 @dataclass(frozen=True)
 class Phrase:
     """Words of a caption that name something: ``caption.tokens[start:end]``."""

@@ -28,7 +28,7 @@ from deixis.localize.threshold import threshold_box
 from deixis.methods.albef.gradcam import heat_maps, match_and_map
 from deixis.methods.albef.images import square_grid, square_pixels, standardise
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
-from deixis.model_folder import build_network, read_model, write_model
+from deixis.model_folder import folder_hash, load_network, open_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.backbone import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
@@ -251,10 +251,9 @@ class AlbefGrounder:
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
-
-        def build(config: Json) -> tuple[AlbefNet, AlbefGrounder]:
+        with open_model(folder, "fusion") as config:
             sizes = AlbefConfig.from_json(config["fusion"])
-            network = build_network(lambda: AlbefNet(sizes), folder)
+            network = load_network(AlbefNet, sizes, folder)
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
             if len(pieces) != sizes.vocabulary:
                 raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
@@ -263,9 +262,9 @@ class AlbefGrounder:
             longest = config["longest"]
             if not fits(longest, int, (3, sizes.positions)):
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
-            return network, cls(network, pieces, config["extractor"], str(config["name"]), longest, presence)
-
-        return read_model(folder, "fusion", build)
+            grounder = cls(network, pieces, config["extractor"], str(config["name"]), longest, presence)
+            grounder.hash = folder_hash(folder)
+        return grounder
 
     def with_pieces(self, pieces: WordPieces) -> AlbefGrounder:
         """Return the same model with some of its word pieces only."""

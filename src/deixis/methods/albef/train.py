@@ -53,8 +53,7 @@ from deixis.training.loop import train
 from deixis.training.recipe import Phase
 from deixis.training.supervision import SourceModel
 from deixis.training.types import Scores
-from deixis.types import Grounding, Regions
-from deixis.vision.store import require_extractor
+from deixis.types import Grounding, Regions, require_extractor
 
 WHITENED = 300  # images whose cells fit the whitening
 

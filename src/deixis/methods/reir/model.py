@@ -25,7 +25,7 @@ from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.reir.phrases import name_vectors, pad_phrases
-from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
+from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
 from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 
@@ -141,15 +141,14 @@ class ReirGrounder:
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
-
-        def build(config: Json) -> tuple[ReirNet, ReirGrounder]:
+        with open_model(folder, "grounder") as config:
             sizes = ReirConfig.from_json(config["refiner"])
-            refiner = build_network(lambda: ReirNet(sizes), folder)
+            network = load_network(ReirNet, sizes, folder)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])
-            return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration)
-
-        return read_model(folder, "grounder", build)
+            grounder = cls(network, vocabulary, config["extractor"], str(config["name"]), calibration)
+            grounder.hash = folder_hash(folder)
+        return grounder
 
 
 def alone(phrase: str) -> Description:

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
-from deixis.layers.old_names import accept_old_names
 from deixis.layers.padding import PaddedRegions
 from deixis.localize.box_regression import apply_offsets
 from deixis.localize.votes import votes
@@ -173,6 +172,8 @@ class PairNet(nn.Module):
 class ReirNet(nn.Module):
     """Network from regions and sentences to a box for each phrase."""
 
+    renamed_parts = OLD_NAMES
+
     def __init__(self, config: ReirConfig) -> None:
         super().__init__()
         self.config = c = config
@@ -190,7 +191,6 @@ class ReirNet(nn.Module):
             self.fine = PairNet(c)
         if c.graph != "none":
             self.message = nn.Sequential(nn.Linear(c.width, c.hidden), nn.ReLU(), nn.Linear(c.hidden, c.width))  # F_M
-        accept_old_names(self, OLD_NAMES)
 
     def forward(
         self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None, place: Place | None = None

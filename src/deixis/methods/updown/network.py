@@ -115,7 +115,7 @@ class Decoder(nn.Module):
         # POS-SCAN Eq. 12, DA Eq. 2, Cyclical Eq. 2; every branch has its own weights (DA Eq. 7)
         self.key = nn.Linear(c.hidden, c.branches * c.attention)
         self.query = nn.Linear(c.hidden, c.branches * c.attention)
-        self.energy = nn.Parameter(torch.empty(c.branches, c.attention).uniform_(-1, 1) / c.attention**0.5)
+        self.energy = nn.Parameter(torch.empty(c.branches, c.attention).uniform_(-1, 1).div_(c.attention**0.5))
         self.output = nn.Linear(c.hidden, c.vocabulary)  # POS-SCAN Eq. 14, DA Eq. 5, Cyclical Eq. 3
         # initial states are near .1; with torch's small weights the first hundreds of steps learn word counts only
         nn.init.normal_(self.output.weight, std=3 / c.hidden**0.5)
