@@ -138,9 +138,21 @@ def load_network(kind: Callable[[Sizes], Network], sizes: Sizes, folder: str | P
 
 
 def current_names(network: nn.Module, weights: Mapping[str, Value]) -> dict[str, Value]:
-    """Rename weights of version 0.1: ``renamed_parts`` of a module maps old parts of dotted names to new ones."""
-    renamed = {old: new for module in network.modules() for old, new in getattr(module, "renamed_parts", {}).items()}
-    return {".".join(renamed.get(part, part) for part in name.split(".")): each for name, each in weights.items()}
+    """Return weights of version 0.1 under the names of this version.
+
+    ``renamed_parts`` of a module maps old parts of dotted names to new ones. ``ignored_names`` are parameters of the
+    module that version 0.1 had without effect.
+    """
+    renamed: dict[str, str] = {}
+    ignored: set[str] = set()
+    for prefix, module in network.named_modules():
+        renamed.update(getattr(module, "renamed_parts", {}))
+        ignored.update(f"{prefix}.{name}".strip(".") for name in getattr(module, "ignored_names", ()))
+    return {
+        ".".join(renamed.get(part, part) for part in name.split(".")): each
+        for name, each in weights.items()
+        if name not in ignored
+    }
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

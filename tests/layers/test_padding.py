@@ -28,3 +28,21 @@ def test_parts_that_an_image_lacks_are_left_out() -> None:
     padded = pad_regions([whole, _regions(1)])
     assert padded.class_probs is None
     assert padded.image_vector is None
+
+
+def test_grids_of_different_shapes_are_padded_with_a_mask() -> None:
+    first, second = np.arange(12.0).reshape(2, 3, 2), np.ones((1, 2, 2))
+    padded = pad_regions([_regions(1, grid=first), _regions(2, grid=second)])
+    assert padded.grid is not None
+    assert padded.grid_mask is not None
+    assert padded.grid.shape == (2, 6, 2)
+    assert torch.equal(padded.grid[0], torch.arange(12.0).view(6, 2))
+    assert padded.grid_mask.tolist() == [[True] * 6, [True, True, False, False, False, False]]
+    assert torch.all(padded.grid[1, 2:] == 0)
+
+
+def test_grids_of_one_shape_need_no_mask_and_a_missing_grid_leaves_all_out() -> None:
+    padded = pad_regions([_regions(1, grid=np.ones((2, 2, 3)))] * 2)
+    assert padded.grid is not None
+    assert padded.grid_mask is None
+    assert pad_regions([_regions(1, grid=np.ones((2, 2, 3))), _regions(1)]).grid is None

@@ -1,8 +1,10 @@
 """Gradients that wait for the end of a recurrence are those that torch would have summed up."""
 
+import pytest
 import torch
 from torch.nn import functional as F
 
+from deixis.layers import recurrence
 from deixis.layers.recurrence import RecurrentWeight, additive_energy
 
 
@@ -48,3 +50,14 @@ def test_energy_is_what_the_formula_says() -> None:
     keys, query, energy = torch.randn(2, 4, 3, 6), torch.randn(2, 5, 3, 6), torch.randn(3, 6)
     wanted = (torch.tanh(keys[:, None] + query[:, :, None]) * energy).sum(-1).transpose(2, 3)
     torch.testing.assert_close(additive_energy(keys, query, energy), wanted)
+
+
+def test_a_large_energy_is_computed_again_with_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(*shape, requires_grad=True) for shape in ((2, 4, 3, 6), (2, 5, 3, 6), (3, 6))]
+    kept = torch.autograd.grad(additive_energy(*inputs).square().sum(), inputs)
+    monkeypatch.setattr(recurrence, "KEPT_NUMBERS", 2 * 5 * 4 * 3 * 6 - 1)
+    energy = additive_energy(*inputs)
+    assert all(tensor.numel() <= 2 * 5 * 3 * 6 for tensor in energy.grad_fn.saved_tensors)  # type: ignore[union-attr]
+    for mine, true in zip(torch.autograd.grad(energy.square().sum(), inputs), kept, strict=True):
+        assert torch.equal(mine, true)

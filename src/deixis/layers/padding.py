@@ -20,10 +20,11 @@ class PaddedRegions:
     features: Tensor  # [I, N, D] float32
     mask: Tensor  # [I, N] True where there is a region
     boxes: Tensor  # [I, N, 4] fractions of the image
-    grid: Tensor | None  # [I, M, G] cells of the feature grids, where all images have a grid of one size
+    grid: Tensor | None  # [I, M, G] cells of the feature grids, where all images have a grid
     scores: Tensor | None = None  # [I, N] of the proposals, where all images have scores
     class_probs: Tensor | None = None  # [I, N, C] of all classes, where all images have them
     image_vector: Tensor | None = None  # [I, V] feature of the whole image, where all images have one
+    grid_mask: Tensor | None = None  # [I, M] True where there is a cell; None: everywhere
 
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
@@ -38,14 +39,16 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
         boxes[row, : len(r)] = geometry.to_normalised(r.boxes, *r.size)
         scores[row, : len(r)] = 0 if r.scores is None else r.scores
     scored = all(r.scores is not None for r in regions)
+    grid, grid_mask = _pad_grids(regions)
     return PaddedRegions(
         torch.from_numpy(features),
         torch.from_numpy(mask),
         torch.from_numpy(boxes),
-        _stack_grids(regions),
+        grid,
         torch.from_numpy(scores) if scored else None,
         _pad_class_probs(regions, most),
         _stack_vectors(regions),
+        grid_mask,
     )
 
 
@@ -60,12 +63,18 @@ def pad_ragged(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Tensor:
     return torch.from_numpy(padded)
 
 
-def _stack_grids(regions: Sequence[Regions]) -> Tensor | None:
-    grids = [r.grid for r in regions if r.grid is not None]
-    if len(grids) < len(regions) or len({grid.shape for grid in grids}) > 1:
-        return None
-    cells = np.stack([np.asarray(grid, dtype=np.float32) for grid in grids])
-    return torch.from_numpy(cells.reshape(len(grids), -1, cells.shape[-1]))
+def _pad_grids(regions: Sequence[Regions]) -> tuple[Tensor | None, Tensor | None]:
+    """Cells ``[I, M, G]`` of the grids, and a mask of the real ones where their numbers differ."""
+    grids = [np.asarray(r.grid, np.float32).reshape(-1, r.grid.shape[-1]) for r in regions if r.grid is not None]
+    if len(grids) < len(regions):
+        return None, None
+    counts = np.array([len(cells) for cells in grids])
+    padded = np.zeros((len(grids), counts.max(), grids[0].shape[1]), dtype=np.float32)
+    for row, cells in enumerate(grids):
+        padded[row, : len(cells)] = cells
+    if len(set(counts.tolist())) == 1:
+        return torch.from_numpy(padded), None
+    return torch.from_numpy(padded), torch.from_numpy(np.arange(counts.max()) < counts[:, None])
 
 
 def _pad_class_probs(regions: Sequence[Regions], most: int) -> Tensor | None:

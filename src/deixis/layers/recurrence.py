@@ -68,11 +68,15 @@ class _Multiply(torch.autograd.Function):
         return (gradient @ weight).to(x.dtype) if ctx.needs_input_grad[0] else None, None, None
 
 
+KEPT_NUMBERS = 1 << 23  # of tanh(keys + query) at one step; more are computed again in the backward pass
+
+
 class _AdditiveEnergy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, keys: Tensor, query: Tensor, energy: Tensor) -> Tensor:
-        mixed = (keys.unsqueeze(1) + query.unsqueeze(2)).tanh_()  # [I, C, N, K, A]
-        ctx.save_for_backward(mixed, energy)
+        mixed = _mixed(keys, query)
+        ctx.kept = mixed.numel() <= KEPT_NUMBERS
+        ctx.save_for_backward(*((mixed,) if ctx.kept else (keys, query)), energy)
         if len(energy) == 1:
             return (mixed @ energy[0]).movedim(3, 2)
         return torch.einsum("icnka,ka->ickn", mixed, energy)
@@ -80,7 +84,8 @@ class _AdditiveEnergy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mixed, energy = ctx.saved_tensors
+        *saved, energy = ctx.saved_tensors
+        mixed = saved[0] if ctx.kept else _mixed(*saved)
         weight = gradient.to(mixed.dtype).transpose(2, 3).unsqueeze(-1)  # [I, C, N, K, 1]
         weighted = mixed * weight
         of_energy = weighted.sum((0, 1, 2))
@@ -88,10 +93,15 @@ class _AdditiveEnergy(torch.autograd.Function):
         return slope.sum(1) * energy, slope.sum(2) * energy, of_energy
 
 
+def _mixed(keys: Tensor, query: Tensor) -> Tensor:
+    return (keys.unsqueeze(1) + query.unsqueeze(2)).tanh_()  # [I, C, N, K, A]
+
+
 def additive_energy(keys: Tensor, query: Tensor, energy: Tensor) -> Tensor:
     """Additive attention energies ``[I, C, K, N]``: ``energy [K, A]`` . tanh(``keys [I, N, K, A]`` + ``query``).
 
-    ``query`` is ``[I, C, K, A]``. One large tensor is kept for the backward pass; torch alone would keep several.
+    ``query`` is ``[I, C, K, A]``. One large tensor is kept for the backward pass (torch alone would keep several); one
+    of more than :data:`KEPT_NUMBERS` numbers is computed again.
     """
     result: Tensor = _AdditiveEnergy.apply(keys, query, energy)  # type: ignore[no-untyped-call]
     return result

@@ -261,3 +261,40 @@ def test_a_configuration_of_the_wrong_type_is_named(captioner: Captioner, tmp_pa
             (tmp_path / "config.json").write_text(json.dumps({**config, name: wrong}))
             with pytest.raises(DeixisError, match="not a captioner that this version can read"):
                 Captioner.from_pretrained(tmp_path)
+
+
+# Networks with more inputs --------------------------------------------------------------------------------------------
+
+
+def test_a_model_with_grid_attention_captions_a_photograph_from_pixels(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    extractor = named_extractor("tiny", "grid", grid=4)
+    like = extractor.extract(np.zeros((40, 60, 3), dtype=np.uint8))
+    assert like.grid is not None
+    width, cells = like.features.shape[1], like.grid.shape[-1]
+    config = DecoderConfig(
+        len(VOCABULARY), width, words=8, hidden=12, attention=6, fc7=5, classes=3, location=4, interact=1,
+        grid=cells, grid_attention="own", image="grid", grid_side=4,
+    )  # fmt: skip
+    model = Captioner(Decoder(config), VOCABULARY, extractor.to_json(), "test", GenerationConfig(max_words=6))
+    model.save_pretrained(tmp_path)
+    restored = Captioner.from_pretrained(tmp_path)
+    found = captions(restored, Photo(image(0)), Photo(image(1).resize((40, 60))))  # grids of different shapes
+    alone = [*captions(restored, Photo(image(0))), *captions(restored, Photo(image(1).resize((40, 60))))]
+    assert [one.words for one in found] == [one.words for one in alone]
+    assert [one.logprob for one in found] == pytest.approx([one.logprob for one in alone], abs=1e-5)
+
+
+def test_a_folder_with_heads_of_an_earlier_version_loads(captioner: Captioner, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    sizes = {"words": 8, "hidden": 12, "attention": 6, "heads": 3}
+    decoder = Decoder(DecoderConfig(len(VOCABULARY), captioner.network.config.features, **sizes))
+    model = Captioner(decoder, VOCABULARY, captioner.extractor.to_json(), "test")
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "weights.safetensors")
+    save_file({**weights, "energy": torch.ones(1, 6), "key.bias": torch.ones(6)}, tmp_path / "weights.safetensors")
+    assert_same(
+        Captioner.from_pretrained(tmp_path).decode(extracted(captioner, 0))[0][0],
+        model.decode(extracted(captioner, 0))[0][0],
+    )

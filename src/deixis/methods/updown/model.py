@@ -42,7 +42,8 @@ class Captioner:
         blank: BlankRegions | None = None,
     ) -> None:
         self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
-        self.extractor = RegionExtractor(extractor["description"], name=extractor["name"])
+        side = network.config.grid_side
+        self.extractor = RegionExtractor(extractor["description"], side, name=extractor["name"])
         self.generation = generation or GenerationConfig()
         self.ood, self.blank = ood, blank
 
@@ -101,6 +102,7 @@ class Captioner:
                     found.branch_mask[i, s, : len(words)].numpy(),
                     one.boxes,
                     one.size,
+                    one.frames,
                 )
                 each.append(Candidate(words, float(found.scores[i, s]), float(scores[i, s]), trace))
             candidates.append(each)

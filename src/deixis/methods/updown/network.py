@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from deixis.layers.lstm import lstm_gates
 from deixis.layers.padding import PaddedRegions
 from deixis.layers.recurrence import RecurrentWeight, additive_energy
+from deixis.layers.self_attention import SelfAttention
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,35 @@ class DecoderConfig:
     branches: int = 1  # K of DA Eq. 7; 1 is the baseline of every paper
     eliminate: bool = True  # DA Eq. 7: regions selected by earlier branches are excluded; False: DA Table 3
     language_to_attention: bool = True  # h2_{t-1} into the attention LSTM (POS-SCAN Eq. 10); GVD, DA Eq. 1: False
-    attend_from: Literal["current", "previous"] = "current"  # h1_t (POS-SCAN Eq. 12) or h1_{t-1} (DA Eq. 2)
+    attend_from: Literal["current", "previous"] = "current"  # h1_t (POS-SCAN Eq. 12, GVD) or h1_{t-1} (DA Eq. 2)
     heads: int = 0  # > 0: multi-head attention instead of branches (DA Sec. 4.4)
     grid: int = 0  # width of the image's feature grid; > 0: attention over it is added (DA Eq. 4)
     classes: int = 0  # > 0: region-class similarity is appended to the region feature (Cyclical App. D, GVD)
     location: int = 0  # > 0: width of an appended location embedding; 300 in Cyclical App. D
+    # > 0: width of the detector's fc7 layer on the region feature. Its output, the class similarity and the location
+    # embedding are layer-normalised before they are joined (GVD, Cyclical App. D; 2048). 0: joined as they are.
+    fc7: int = 0
+    interact: int = 0  # layers of self-attention over the regions (GVD's obj_interact: 2)
+    interact_heads: int = 6  # of that self-attention
+    grid_attention: Literal["shared", "own"] = "shared"  # query and energy: of the first branch (Cyclical), own (GVD)
+    image: Literal["regions", "grid", "vector"] = "regions"  # whole image: mean region, mean cell (GVD), given vector
+    image_features: int = 0  # width of the given vector
+    grid_side: int = 0  # cells per side of the grids that the model's extractor makes
 
     def __post_init__(self) -> None:
         if self.heads and self.branches > 1:
             raise ValueError("a decoder has several branches or several heads, not both")
-        if self.heads and (self.hidden % self.heads or self.attention % self.heads):
-            raise ValueError(f"{self.heads} heads do not divide hidden {self.hidden} and attention {self.attention}")
+        if self.heads > min(self.hidden, self.attention):
+            raise ValueError(f"{self.heads} heads are too many for hidden {self.hidden}, attention {self.attention}")
+        if self.interact and not 1 <= self.interact_heads <= self.hidden:
+            raise ValueError(f"{self.interact_heads} heads of the self-attention do not fit hidden {self.hidden}")
+        if self.image == "vector" and not self.image_features:
+            raise ValueError("a decoder that reads a vector of the whole image needs its width, image_features")
+
+    @property
+    def image_width(self) -> int:
+        """Width of the feature of the whole image."""
+        return {"regions": self.features, "grid": self.grid, "vector": self.image_features}[self.image]
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,8 @@ class Encoded:
     mask: Tensor  # [I, N]                 True where there is a region
     grid: Tensor | None = None  # [I, M, hidden]          cells of the feature grid
     grid_keys: Tensor | None = None  # [I, M, attention]
+    grid_mask: Tensor | None = None  # [I, M]             True where there is a cell
+    class_logits: Tensor | None = None  # [I, N, classes] whose softmax is the class similarity
 
     def rows(self, images: Tensor) -> Encoded:
         """Select images by index or mask."""
@@ -94,9 +115,10 @@ class StepWeights(NamedTuple):
     h2_previous: RecurrentWeight | None  # h2_{t-1} -> attention LSTM gates
     h1_current: RecurrentWeight  # h1_t -> (query where attend_from is "current", and) language LSTM gates
     attended_h2: RecurrentWeight  # [attended feature; h2_{t-1}] -> language LSTM gates
-    query_bias: Tensor  # [K attention]
+    query_bias: Tensor  # [K attention], then [attention] of a grid attention with own weights
     language_bias: Tensor  # [4 hidden]
-    energy: Tensor  # [K, attention]
+    energy: Tensor | None  # [K, attention]; None with heads
+    branches: int
 
 
 class Decoder(nn.Module):
@@ -106,26 +128,37 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(c.vocabulary, c.words)
-        self.embed_regions = nn.Linear(c.features + c.classes + c.location, c.hidden)  # POS-SCAN Eq. 9
-        self.embed_image = nn.Linear(c.features, c.hidden)
+        self.embed_regions = nn.Linear((c.fc7 or c.features) + c.classes + c.location, c.hidden)  # POS-SCAN Eq. 9
+        self.embed_image = nn.Linear(c.image_width, c.hidden)
         from_language = c.hidden if c.language_to_attention else 0
         # POS-SCAN Eq. 10, Cyclical Eq. 1; without h2: DA Eq. 1
         self.attention_lstm = nn.LSTMCell(from_language + c.hidden + c.words, c.hidden)
         self.language_lstm = nn.LSTMCell(2 * c.hidden, c.hidden)  # POS-SCAN Eq. 13, DA Eq. 5, Cyclical Eq. 3
-        # POS-SCAN Eq. 12, DA Eq. 2, Cyclical Eq. 2; every branch has its own weights (DA Eq. 7)
-        self.key = nn.Linear(c.hidden, c.branches * c.attention)
+        # POS-SCAN Eq. 12, DA Eq. 2, Cyclical Eq. 2; every branch has its own weights (DA Eq. 7). A bias of the keys of
+        # heads would move all regions alike.
+        self.key = nn.Linear(c.hidden, c.branches * c.attention, bias=not c.heads)
         self.query = nn.Linear(c.hidden, c.branches * c.attention)
-        self.energy = nn.Parameter(torch.empty(c.branches, c.attention).uniform_(-1, 1).div_(c.attention**0.5))
+        if c.heads:
+            self.ignored_names = ("energy", "key.bias")  # version 0.1 had them, without effect
+        else:
+            self.energy = nn.Parameter(_energy(c.branches, c.attention))
         self.output = nn.Linear(c.hidden, c.vocabulary)  # POS-SCAN Eq. 14, DA Eq. 5, Cyclical Eq. 3
         # initial states are near .1; with torch's small weights the first hundreds of steps learn word counts only
         nn.init.normal_(self.output.weight, std=3 / c.hidden**0.5)
+        if c.fc7:
+            self.fc7 = nn.Linear(c.features, c.fc7)
         if c.classes:
-            self.classify = nn.Linear(c.features, c.classes)  # W_c of Cyclical App. D
+            self.classify = nn.Linear(c.fc7 or c.features, c.classes)  # W_c of Cyclical App. D
         if c.location:
             self.locate = nn.Linear(4, c.location)
+        if c.interact:
+            self.interact = SelfAttention(c.hidden, c.interact, c.interact_heads)
         if c.grid:
             self.embed_grid = nn.Linear(c.grid, c.hidden)
             self.grid_key = nn.Linear(c.hidden, c.attention)
+        if c.grid and (c.grid_attention == "own" or c.heads):  # heads have no energy that the grid could share
+            self.grid_query = nn.Linear(c.hidden, c.attention)
+            self.grid_energy = nn.Parameter(_energy(1, c.attention))
 
     def encode(
         self,
@@ -134,38 +167,76 @@ class Decoder(nn.Module):
         image: Tensor | None = None,
         boxes: Tensor | None = None,
         grid: Tensor | None = None,
+        grid_mask: Tensor | None = None,
     ) -> Encoded:
         """Project region features ``[I, N, features]`` (POS-SCAN Eq. 9); ``mask [I, N]`` marks real regions.
 
-        ``image [I, features]`` is the feature of the whole image, by default the mean of the regions. ``boxes
-        [I, N, 4]`` are fractions of the image (needed with ``location``), ``grid [I, M, grid]`` the cells of the
-        feature grid (needed with ``grid``).
+        ``image [I, image_width]`` is the feature of the whole image, by default the mean of the regions or of the grid.
+        ``boxes [I, N, 4]`` are fractions of the image (needed with ``location``), ``grid [I, M, grid]`` the cells of
+        the feature grid (needed with ``grid``), ``grid_mask [I, M]`` marks real cells (all by default).
         """
         c = self.config
-        if image is None:
-            weight = mask.unsqueeze(-1).to(features.dtype)
-            image = (features * weight).sum(1) / weight.sum(1).clamp_min(1)
-        parts = [features]
-        if c.classes:
-            parts.append(self.classify(features).softmax(-1))  # M_s of Cyclical App. D
-        if c.location:
-            if boxes is None:
-                raise ValueError("a decoder with a location embedding needs the boxes of the regions")
-            parts.append(F.relu(self.locate(boxes)))
-        regions = self.drop(F.relu(self.embed_regions(torch.cat(parts, -1) if len(parts) > 1 else features)))
+        joined, logits = self._region_parts(features, boxes)
+        regions = self.drop(F.relu(self.embed_regions(joined)))
+        if c.interact:
+            regions = self.interact(regions, mask)
         keys = self.key(regions).view(*mask.shape, c.branches, c.attention)
-        encoded = Encoded(regions, keys, self.image_gates(self.drop(F.relu(self.embed_image(image)))), mask)
-        if c.grid:
-            if grid is None:
-                raise ValueError("a decoder with grid attention needs the feature grid")
-            cells = self.drop(F.relu(self.embed_grid(grid)))
-            encoded = replace(encoded, grid=cells, grid_keys=self.grid_key(cells))
-        return encoded
+        if image is None:
+            image = self._whole_image(features, mask, grid, grid_mask)
+        gates = self.image_gates(self.drop(F.relu(self.embed_image(image))))
+        encoded = Encoded(regions, keys, gates, mask, class_logits=logits)
+        if not c.grid:
+            return encoded
+        cells = self.drop(F.relu(self.embed_grid(_given(grid, "grid attention", "the feature grid"))))
+        return replace(encoded, grid=cells, grid_keys=self.grid_key(cells), grid_mask=grid_mask)
+
+    def _region_parts(self, features: Tensor, boxes: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Region feature, class similarity and location embedding, joined, and the class logits ``[I, N, classes]``.
+
+        GVD and Cyclical App. D: h = ReLU(W_7 x + b_7), M_s = softmax(ReLU(W_c) h + b_c), each part layer-normalised.
+        Without an fc7 layer: h = x, M_s = softmax(W_c x + b_c), the parts as they are.
+        """
+        c, logits = self.config, None
+        hidden = self.drop(F.relu(self.fc7(features))) if c.fc7 else features
+        parts = [hidden]
+        if c.classes:
+            logits = self.class_logits(hidden)
+            parts.append(logits.softmax(-1))
+        if c.location:
+            located = F.relu(self.locate(_given(boxes, "a location embedding", "the boxes of the regions")))
+            parts.append(self.drop(located) if c.fc7 else located)
+        if c.fc7:
+            parts = [F.layer_norm(part, part.shape[-1:]) for part in parts]
+        return torch.cat(parts, -1), logits
+
+    def class_logits(self, hidden: Tensor) -> Tensor:
+        """Logits of the region classes from the fc7 layer (or, without one, the region feature)."""
+        if not self.config.fc7:
+            logits: Tensor = self.classify(hidden)
+            return logits
+        return F.linear(hidden, self.drop(F.relu(self.classify.weight)), self.classify.bias)
+
+    def _whole_image(self, features: Tensor, mask: Tensor, grid: Tensor | None, grid_mask: Tensor | None) -> Tensor:
+        """Feature of the whole image: the mean of the regions, or of the cells of the grid (GVD)."""
+        if self.config.image == "vector":
+            raise ValueError("a decoder with image 'vector' needs the vectors of the images")
+        if self.config.image == "grid":
+            features = _given(grid, "image 'grid'", "the feature grid")
+            mask = features.new_ones(features.shape[:2]) if grid_mask is None else grid_mask
+        weight = mask.unsqueeze(-1).to(features.dtype)
+        return (features * weight).sum(1) / weight.sum(1).clamp_min(1)
 
     def encode_regions(self, regions: PaddedRegions) -> Encoded:
         """Call :meth:`encode` with the parts of the regions that the configuration uses."""
-        grid = regions.grid if self.config.grid else None
-        return self.encode(regions.features, regions.mask, boxes=regions.boxes, grid=grid)
+        c = self.config
+        return self.encode(
+            regions.features,
+            regions.mask,
+            regions.image_vector if c.image == "vector" else None,
+            regions.boxes,
+            regions.grid if c.grid or c.image == "grid" else None,
+            regions.grid_mask,
+        )
 
     def forward(
         self, encoded: Encoded, words: Tensor, branches: int | None = None, attended: Tensor | None = None
@@ -180,7 +251,7 @@ class Decoder(nn.Module):
         state = self.initial_state(encoded, words.shape[1], branches if attended is None else attended.shape[3])
         given = [None] * len(inputs) if attended is None else attended.unbind(2)
         weights = self.step_weights(state.h2.shape[2])
-        encoded = replace(encoded, keys=encoded.keys[:, :, : len(weights.energy)])
+        encoded = replace(encoded, keys=encoded.keys[:, :, : weights.branches])
         language, attention, attention_states = [], [], []
         for t in range(len(inputs)):
             state, alpha = self._step(encoded, weights, inputs[t], state, given[t])
@@ -195,7 +266,7 @@ class Decoder(nn.Module):
         ``weights`` are those of :meth:`step_weights` for the number of branches in the state.
         """
         inputs = self._input_gates(encoded, words.unsqueeze(-1))[:, :, 0]
-        encoded = replace(encoded, keys=encoded.keys[:, :, : len(weights.energy)])
+        encoded = replace(encoded, keys=encoded.keys[:, :, : weights.branches])
         state, alpha = self._step(encoded, weights, inputs, state)
         return state, self.word_logprobs(state.h2), alpha
 
@@ -238,7 +309,11 @@ class Decoder(nn.Module):
         """
         c, attention, language = self.config, self.attention_lstm, self.language_lstm
         size = branches * c.attention
-        query, previous, current = self.query.weight[:size], attention.weight_hh, language.weight_ih[:, c.hidden :]
+        query, query_bias = self.query.weight[:size], self.query.bias[:size]
+        if hasattr(self, "grid_query"):
+            query = torch.cat([query, self.grid_query.weight])
+            query_bias = torch.cat([query_bias, self.grid_query.bias])
+        previous, current = attention.weight_hh, language.weight_ih[:, c.hidden :]
         if c.attend_from == "previous":
             previous = torch.cat([query, previous])
         else:
@@ -248,9 +323,10 @@ class Decoder(nn.Module):
             h2_previous=RecurrentWeight(attention.weight_ih[:, : c.hidden]) if c.language_to_attention else None,
             h1_current=RecurrentWeight(current),
             attended_h2=RecurrentWeight(torch.cat([language.weight_ih[:, : c.hidden], language.weight_hh], 1)),
-            query_bias=self.query.bias[:size],
+            query_bias=query_bias,
             language_bias=language.bias_ih + language.bias_hh,
-            energy=self.energy[:branches],
+            energy=None if c.heads else self.energy[:branches],
+            branches=branches,
         )
 
     def _step(
@@ -271,7 +347,7 @@ class Decoder(nn.Module):
         current = weights.h1_current(h1)
         if attended is None:
             query = (previous if c.attend_from == "previous" else current)[..., :size] + weights.query_bias
-            alpha = self._attention(encoded, weights, query)
+            alpha = self._attention(encoded, weights, query[..., : weights.branches * c.attention])
             attended = self._attended(encoded, alpha, query)
         else:
             alpha = attended.new_zeros(*attended.shape[:3], 0)
@@ -283,21 +359,26 @@ class Decoder(nn.Module):
     def _attended(self, encoded: Encoded, alpha: Tensor, query: Tensor) -> Tensor:
         """Attended feature ``[I, C, K, hidden]`` of attention ``[I, C, K, N]`` (POS-SCAN Eq. 11, DA Eq. 3 and 4).
 
-        Heads attend to a slice of the feature each.
+        Heads attend to a slice of the feature each. ``query`` is that of all branches and of the grid.
         """
         c = self.config
         if c.heads:
-            values = encoded.regions.view(*encoded.mask.shape, c.heads, -1)
-            attended = torch.einsum("ichn,inhd->ichd", alpha, values).flatten(2).unsqueeze(2)
+            slices = encoded.regions.tensor_split(c.heads, -1)
+            attended = torch.cat([torch.bmm(a, v) for a, v in zip(alpha.unbind(2), slices, strict=True)], -1)
+            attended = attended.unsqueeze(2)
         else:
             attended = torch.bmm(alpha.flatten(1, 2), encoded.regions).view(*alpha.shape[:3], -1)
-        if encoded.grid is not None and encoded.grid_keys is not None:
-            # DA Eq. 4. The paper does not say which weights; as in the published code of Cyclical they are those of
-            # the region attention, here of its first branch.
-            first = query[..., None, : c.attention]
-            energy = torch.tanh(encoded.grid_keys[:, None] + first) @ self.energy[0]  # [I, C, M]
-            attended = attended + torch.bmm(energy.softmax(-1), encoded.grid).unsqueeze(2)
-        return attended
+        if encoded.grid is None or encoded.grid_keys is None:
+            return attended
+        # DA Eq. 4. The paper does not say which weights: GVD, which it extends, has a module of its own; the published
+        # code of Cyclical shares the query and energy of the region attention, here of its first branch.
+        own = hasattr(self, "grid_energy")
+        grid_query = query[..., -c.attention :] if own else query[..., : c.attention]
+        vector = self.grid_energy if own else self.energy[:1]
+        energy = additive_energy(encoded.grid_keys.unsqueeze(2), grid_query.unsqueeze(2), vector).squeeze(2)
+        if encoded.grid_mask is not None:
+            energy = energy.masked_fill(~encoded.grid_mask.unsqueeze(1), -torch.inf)
+        return attended + torch.bmm(energy.softmax(-1), encoded.grid).unsqueeze(2)
 
     def _attention(self, encoded: Encoded, weights: StepWeights, query: Tensor) -> Tensor:
         """Attention ``[I, C, K, N]`` of K branches, or of all heads, from ``query [I, C, K attention]``.
@@ -306,20 +387,37 @@ class Decoder(nn.Module):
         """
         c = self.config
         free = encoded.mask[:, None].expand(-1, query.shape[1], -1)  # [I, C, N]
-        if c.heads:
-            query = query.view(*query.shape[:2], c.heads, -1)
-            keys = encoded.keys.view(*encoded.mask.shape, c.heads, -1)
-            energy = torch.einsum("icha,inha->ichn", query, keys) / query.shape[-1] ** 0.5
-            return energy.masked_fill(~free.unsqueeze(2), -torch.inf).softmax(-1)
-        branches = len(weights.energy)
-        query = query.view(*query.shape[:2], branches, c.attention)
+        if weights.energy is None:
+            return self._head_attention(encoded, query).masked_fill(~free.unsqueeze(2), -torch.inf).softmax(-1)
+        query = query.view(*query.shape[:2], weights.branches, c.attention)
         energy = additive_energy(encoded.keys, query, weights.energy)
         attention = []
-        for k in range(branches):
+        for k in range(weights.branches):
             alpha = energy[:, :, k].masked_fill(~free, -torch.inf).softmax(-1)
             attention.append(alpha)
-            if c.eliminate and k + 1 < branches:
+            if c.eliminate and k + 1 < weights.branches:
                 # DA Eq. 7: the best region of a branch is excluded from later branches, unless it is the last one
                 selected = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).bool()
                 free = torch.where(free.sum(-1, keepdim=True) > 1, free & ~selected, free)
         return torch.stack(attention, 2)
+
+    def _head_attention(self, encoded: Encoded, query: Tensor) -> Tensor:
+        """Energies ``[I, C, heads, N]`` of multi-head attention: q . k / sqrt(width), each head with a slice of both.
+
+        Slices differ by one where the number of heads does not divide the width.
+        """
+        heads = self.config.heads
+        pairs = zip(query.tensor_split(heads, -1), encoded.keys[:, :, 0].tensor_split(heads, -1), strict=True)
+        return torch.stack([torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5 for q, k in pairs], 2)
+
+
+def _energy(branches: int, width: int) -> Tensor:
+    """Initial weights of the energies of additive attention."""
+    return torch.empty(branches, width).uniform_(-1, 1).div_(width**0.5)
+
+
+def _given(part: Tensor | None, feature: str, needed: str) -> Tensor:
+    """Return a part of the regions; an error if it is missing."""
+    if part is None:
+        raise ValueError(f"a decoder with {feature} needs {needed}")
+    return part

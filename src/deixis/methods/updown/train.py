@@ -41,6 +41,7 @@ from deixis.training.types import Scores, TeacherAttention
 from deixis.types import Candidate, GroundedCaption, Regions
 from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
+from deixis.vision.head import ClassHead
 from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
 VALIDATED = 64  # images that are decoded together
@@ -111,16 +112,37 @@ class Network(nn.Module):
 
 
 def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
-    """The words of the training captions that occur often enough."""
-    return Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    """The given words, or those of the training captions that occur often enough."""
+    return data.words(recipe.min_count)
 
 
-def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions) -> DecoderConfig:
-    """The recipe's network with the sizes of the data: vocabulary, features, and the width of the grid."""
-    grid = 0 if not recipe.model.grid else (0 if like.grid is None else like.grid.shape[-1])
-    if recipe.model.grid and not grid:
-        raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
-    return replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1], grid=grid)
+def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions, head: ClassHead | None = None) -> DecoderConfig:
+    """The recipe's network with the sizes of the data: vocabulary, features, grid, image vector and class head."""
+    model = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
+    if model.grid:
+        if like.grid is None:
+            raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
+        model = replace(model, grid=like.grid.shape[-1], grid_side=max(like.grid.shape[-3:-1]))
+    if model.image == "vector":
+        if like.image_vector is None:
+            raise DeixisError(
+                f"recipe {recipe.name} needs a vector of each image. Import features that have one, "
+                "or change the recipe with --model.image grid."
+            )
+        model = replace(model, image_features=len(like.image_vector))
+    if head is not None and model.fc7:
+        model = replace(model, fc7=len(head.fc7_bias), classes=len(head.names) if model.classes else 0)
+    return model
+
+
+def load_head(decoder: Decoder, head: ClassHead) -> None:
+    """Start the fc7 layer and the class weights of a network from those of the detector of the regions."""
+    with torch.no_grad():
+        decoder.fc7.weight.copy_(torch.from_numpy(head.fc7_weight))
+        decoder.fc7.bias.copy_(torch.from_numpy(head.fc7_bias))
+        if decoder.config.classes:
+            decoder.classify.weight.copy_(torch.from_numpy(head.class_weight))
+            decoder.classify.bias.copy_(torch.from_numpy(head.class_bias))
 
 
 def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Captioner:
@@ -131,7 +153,7 @@ def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Capt
             f"{folder} expects features from extractor {initial.extractor.name}, but the data has features from "
             f"{data.extractor['name']}. Start from a captioner trained on these features."
         )
-    config = fill(recipe, initial.vocabulary, data.regions[data.training[0].image_id])
+    config = fill(recipe, initial.vocabulary, data.regions[data.training[0].image_id], data.head)
     kept, asked = (asdict(replace(each, dropout=0.0)) for each in (initial.network.config, config))
     if differing := differences(kept, asked):
         raise DeixisError(
@@ -158,8 +180,10 @@ def train_updown(
     ``initial`` has the weights before training. ``teacher`` and ``rewards`` are called by the losses. ``sources`` are
     the models behind these three, for the model card.
     """
-    config = fill(recipe, vocabulary, data.regions[data.training[0].image_id])
+    config = fill(recipe, vocabulary, data.regions[data.training[0].image_id], data.head)
     network = Network(recipe, config, teacher, rewards)
+    if data.head is not None and config.fc7:
+        load_head(network.decoder, data.head)
     if initial is not None:
         network.decoder.load_state_dict(initial.network.state_dict())
     validation = Validation(data)
@@ -202,10 +226,10 @@ def fit_ood(data: TrainingData) -> OodDetector:
 
 def blank_regions(data: TrainingData, config: DecoderConfig) -> BlankRegions | None:
     """Return the regions of blank images, where this installation can build the extractor."""
-    like = data.regions[data.training[0].image_id].grid
-    grid = max(like.shape[:2]) if config.grid and like is not None else 0
+    if config.image == "vector":
+        return None  # an extractor of this package makes no vector of the whole image
     try:
-        return BlankRegions.extract(RegionExtractor(**data.extractor, grid=grid))
+        return BlankRegions.extract(RegionExtractor(**data.extractor, grid=config.grid_side))
     except DeixisError:
         return None  # features from elsewhere: the information gain cannot be computed
 
@@ -243,7 +267,7 @@ class Validation:
         if not self._boxed:
             return found
         boxed = {caption.image: caption for caption in captions if caption.image in self._reference.images.ids}
-        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True)
+        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True, classes=self.data.classes)
         grounded = evaluate(Predictions(Path("validation"), "deixis", boxed), self._reference, wanted)
         return found | {score.name: score.value for score in grounded.scores if score.name in wanted.metrics}
 

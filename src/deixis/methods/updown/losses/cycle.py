@@ -53,7 +53,10 @@ class Localizer(nn.Module):
         beta = energy.masked_fill(~encoded.mask[:, None, None], -torch.inf).softmax(-1)
         if encoded.grid_keys is None:
             return beta, None
-        return beta, torch.einsum("icta,ima->ictm", query, encoded.grid_keys).softmax(-1)
+        on_grid = torch.einsum("icta,ima->ictm", query, encoded.grid_keys)
+        if encoded.grid_mask is not None:
+            on_grid = on_grid.masked_fill(~encoded.grid_mask[:, None, None], -torch.inf)
+        return beta, on_grid.softmax(-1)
 
 
 def cycle(
