@@ -15,7 +15,6 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.methods.albef.model import MIN_PHRASE_WEIGHT, PAIR_WEIGHT, AlbefGrounder
 from deixis.methods.scan.model import COSINE_WEIGHT
 from deixis.methods.updown.decode import GenerationConfig
-from deixis.pipelines import caption as pipeline
 from deixis.pipelines.caption import CaptionOptions, caption, reranks
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
@@ -127,7 +126,7 @@ def test_a_beam_of_one_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rerank_none_does_not_ask_the_grounder(monkeypatch: pytest.MonkeyPatch) -> None:
     models = Models(small_captioner(GENERATION, VOCABULARY), small_matcher(VOCABULARY))
-    monkeypatch.setattr(pipeline, "rerank", lambda *_: pytest.fail("reranked"))
+    monkeypatch.setattr("deixis.pipelines.rerank.match_scores", lambda *_: pytest.fail("reranked"))
     options = CaptionOptions(rerank="none", checks=())
     (found,) = caption([Photo(noise())], models, options)
     (alone,) = caption([Photo(noise())], Models(models.captioner), options)
