@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from deixis.commands.console import (
     AsJson,
@@ -17,16 +17,12 @@ from deixis.commands.console import (
     RerankOption,
     Threads,
     caption_options,
+    extract_all,
     print_evaluation,
     stderr_console,
-    track,
 )
 from deixis.errors import UsageError
-from deixis.metrics.references import Reference, read_reference
-
-if TYPE_CHECKING:
-    from deixis.evaluation.split import SplitPhotos
-    from deixis.vision.extractor import RegionExtractor
+from deixis.metrics.references import read_reference
 
 
 def eval(
@@ -41,6 +37,8 @@ def eval(
     rerank: RerankOption = "grounder",
     place: PlaceOption = None,
     check: CheckOption = "all",
+    classes: Path | None = None,
+    spice_jars: Path | None = None,
     shown: int = 12,
     device: Device = "auto",
     threads: Threads = 0,
@@ -70,13 +68,16 @@ def eval(
             (train.txt, or a second path).
         out: folder of the evaluation; by default in the model's folder, or runs/NAME for a model of the package.
         grounder: phrase grounder of a captioner, by name or folder; as in `deixis caption`.
+        classes: list of object classes, such as dic_flickr30k.json; as in `deixis score`.
+        spice_jars: folder with the CoreNLP jars; adds SPICE.
         shown: how many of the worst and of the best captions the page shows.
         as_json: write the scores to stdout as JSON.
     """
     import torch
 
+    from deixis.data.dictionary import read_classes
     from deixis.data.lists import excluded_images, read_proposals
-    from deixis.evaluation.evaluate import evaluate_captions, evaluate_grounder, joint_supervision
+    from deixis.evaluation.evaluate import SCORING, evaluate_captions, evaluate_grounder, joint_supervision
     from deixis.evaluation.files import write_evaluation, write_pages
     from deixis.evaluation.split import SplitPhotos
     from deixis.model_folder import read_supervision
@@ -106,16 +107,21 @@ def eval(
             about["grounder"] = models.grounder.name
             about["supervision"] = joint_supervision(about["supervision"], read_supervision(other))
             name += f"-{other.name}"
-        _extract(photos, models.extractor, reference, features, console)
+        if features is None:
+            extract_all(photos, models.extractor, console)
         with console.status(f"{models.name} on {len(photos)} images"):
-            found = evaluate_captions(models, reference, photos, caption_options(rerank, place, check))
+            listed = None if classes is None else read_classes(classes)
+            scoring = replace(SCORING, spice_jars=spice_jars, classes=listed)
+            options = caption_options(rerank, place, check)
+            found = evaluate_captions(models, reference, photos, options, scoring=scoring)
         about["model"], results = models.name, found.results
         predictions, evaluation = found.predictions, found.evaluation
     else:
         if grounder is not None or place in ("grounder",):
             raise UsageError(f"{model} is a phrase grounder; --grounder is for captioners.")
         alone = load_grounder(model, device)
-        _extract(photos, alone.extractor, reference, features, console)
+        if features is None:
+            extract_all(photos, alone.extractor, console)
         with console.status(f"{alone.name} on {len(photos)} images") as status:
             predictions, evaluation = evaluate_grounder(
                 *(alone, reference, photos, place, boxes),  # type: ignore[arg-type]
@@ -133,18 +139,3 @@ def eval(
     print_evaluation(evaluation, about, console, as_json)
     console.print(f"predictions, scores and pages: {folder}", markup=False)
     return 0
-
-
-def _extract(
-    photos: SplitPhotos,
-    extractor: RegionExtractor | None,
-    reference: Reference,
-    features: Path | None,
-    console: Console,
-) -> None:
-    """Extract the regions of a split that has no store, with progress; unreadable photographs are reported."""
-    if features is not None:
-        return
-    done = photos.extract(extractor, lambda reason: console.print(reason, markup=False))
-    for _ in track(done, len(reference.samples), console, transient=True):
-        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -45,9 +46,8 @@ def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = D
     parse_batch(photos, [[candidate.words for candidate in beam] for beam in beams])
     repeats = generation.allow_repeated_words
     chosen = [rerank(beam, photo, grounder, repeats) for photo, beam in zip(photos, beams, strict=True)]
-    gains = [0.0] * len(chosen)
-    if "gain" in options.checks:
-        gains = information_gains(chosen, models.captioner, models.blank)
+    blank = models.blank if "gain" in options.checks else None
+    gains = [math.inf] * len(chosen) if blank is None else information_gains(chosen, models.captioner, blank)
     return [finish(*each, models, options) for each in zip(photos, chosen, gains, strict=True)]
 
 
