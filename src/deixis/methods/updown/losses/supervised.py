@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import total
 from deixis.methods.updown.network import Decoder
 
 
@@ -18,16 +19,13 @@ def attention_nll(attention: Tensor, positive: Tensor) -> Tensor:
     box. As in the published code the mean is over all positive regions; 0 if there is none.
     """
     index = positive.nonzero(as_tuple=True)
-    if len(index[0]) == 0:
-        return attention.new_zeros(())
     image, caption, step, region = index
-    return -attention[image, caption, step, :, region].clamp_min(1e-20).log().mean()
+    logs = attention[image, caption, step, :, region].clamp_min(1e-20).log()
+    return -logs.sum() / (total(positive.sum()) * attention.shape[3]).clamp_min(1)
 
 
 def region_classification(decoder: Decoder, features: Tensor, classes: Tensor) -> Tensor:
     """Cross-entropy of the region classifier (GVD): ``features [I, N, D]``, ``classes [I, N]``, -1 where unknown."""
     known = classes >= 0
-    if not bool(known.any()):
-        return features.new_zeros(())
     logits: Tensor = decoder.classify(features[known])
-    return F.cross_entropy(logits, classes[known])
+    return F.cross_entropy(logits, classes[known], reduction="sum") / total(known.sum()).clamp_min(1)
