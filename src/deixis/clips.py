@@ -56,6 +56,8 @@ class ClipLimits:
 
 
 LIMITS = ClipLimits()
+DRAWING = ClipLimits(seconds=7200.0)
+"""Bounds of drawing on every frame of a clip."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,15 @@ def sample_clip(
         images = tuple(clip.frames_at(times))
     _require_one_size(images, name)
     return ClipFrames(images, times, start, last)
+
+
+def frames_at(source: str | Path | bytes, times: Sequence[float], limits: ClipLimits = LIMITS) -> list[Image.Image]:
+    """Return the frames of a clip at ascending times; of a folder of frames, all of them."""
+    if not isinstance(source, bytes) and Path(source).is_dir():
+        return list(load_frames(frame_files(Path(source), len(times))).images)
+    name = "the clip" if isinstance(source, bytes) else display_name(source)
+    with _open(source, name, limits) as clip:
+        return list(clip.frames_at(times))
 
 
 def decode_all(source: str | Path | bytes, limits: ClipLimits = LIMITS) -> Iterator[tuple[float, Image.Image]]:

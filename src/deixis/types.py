@@ -301,8 +301,8 @@ class Grounding:
     def to_json(self) -> Json:
         """Return the entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
 
-        ``point``, ``heat``, ``heat_point``, ``head``, ``pos``, ``initial_box``, ``frame``, ``time`` and ``track`` follow
-        where they are set.
+        ``point``, ``heat``, ``heat_point``, ``head``, ``pos``, ``initial_box``, ``frame``, ``time`` and ``track``
+        follow where they are set.
         """
         value: Json = {
             "word": self.text,

@@ -34,7 +34,7 @@ def ground(
     For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --draw found.png
 
     Args:
-        photo: the photograph.
+        photo: the photograph, or a clip: the box is that of the best of its frames.
         phrases: what to find; each phrase is grounded by itself.
         model: phrase grounder, a name of the package or a folder (see deixis models).
         caption: a sentence instead of phrases; its noun phrases are grounded together.
@@ -50,18 +50,20 @@ def ground(
         raise UsageError('a phrase is empty. Write what to find, for example "a dog".')
     console = stderr_console(quiet)
     with console.status("loading the model"):
+        from deixis.pipelines.clip import open_source
         from deixis.pipelines.ground import ground as ground_photo
         from deixis.pipelines.models import load_grounder
-        from deixis.pipelines.photo import Photo
         from deixis.pipelines.results import GroundResult
 
-        opened = Photo(photo)
+        opened = open_source(photo)
         _ = opened.image  # an unreadable file is an error before the model is loaded
         grounder = load_grounder(model, device)
     with console.status(f"grounding in {photo}"):
         found = ground_photo(opened, caption or list(phrases), grounder, place)
     kept = [one for one in found if one.score >= min_score]
-    result = GroundResult(opened.image, tuple(kept), grounder.name, grounder.hash)
+    result = GroundResult(
+        opened.source if kept and kept[0].track else opened.image, tuple(kept), grounder.name, grounder.hash
+    )
     if draw is not None:
         result.save(draw)
     if heat is not None:

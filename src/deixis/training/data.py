@@ -10,6 +10,7 @@ from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
 from deixis.types import Json, Regions
 from deixis.vision.head import ClassHead
+from deixis.vision.segments import with_segments
 from deixis.vision.store import FeatureStore
 
 
@@ -29,7 +30,9 @@ class TrainingData:
         """Read two splits of a data set, with regions from a feature store."""
         loader = recognise(root)
         extractor = {"name": store.extractor, "description": store.contents.description}
-        return cls(loader.load(root, train), loader.load(root, val), store, extractor, loader.NAME, store.head())
+        splits = loader.load(root, train), loader.load(root, val)
+        regions = with_segments(store, [sample for split in splits for sample in split])
+        return cls(*splits, regions, extractor, loader.NAME, store.head())
 
     def usable(self) -> TrainingData:
         """Keep only samples with captions and regions; raise an error if a split has none."""

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAME", "SPLITS", "Proposals", "expected", "load", "make_scene", "make_scenes", "make_video", "make_videos",
-    "proposals", "recognise", "splits",
+    "proposals", "recognise", "remake", "splits",
 ]  # fmt: skip
 
 NAME = "scenes"
 SPLITS = ("train", "val", "test")
 SIZE, FRAMES = 224, 10
 _SPEC = re.compile(r"scenes(?P<video>-video)?(?::(?P<n>\d{1,7})(?::(?P<seed>\d{1,9}))?)?")
+_ID = re.compile(r"(?P<kind>scene|video)-(?P<seed>\d{1,9})-(?P<split>train|val|test)-(?P<index>\d{5,7})")
 
 
 def make_scene(seed: int, index: int, size: int = SIZE, split: str = "train") -> Sample:
@@ -60,6 +61,15 @@ def compose_scene(seed: int, index: int, size: int = SIZE, split: str = "train",
         raise ValueError(f"There is no split '{split}'; the splits are {', '.join(SPLITS)}.")
     kind = "video" if frames else "scene"
     return compose((seed, SPLITS.index(split), index), f"{kind}-{seed}-{split}-{index:05d}", size, frames)
+
+
+def remake(image_id: str) -> Sample:
+    """Make the picture or video segment of this id again, as :func:`load` made it."""
+    found = _ID.fullmatch(image_id)
+    if found is None:
+        raise DeixisError(f"{image_id} is not the id of a made scene. Expected an id such as scene-0-train-00000.")
+    make = make_video if found["kind"] == "video" else make_scene
+    return make(int(found["seed"]), int(found["index"]), split=found["split"])
 
 
 def recognise(root: str | Path) -> bool:
