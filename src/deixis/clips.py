@@ -88,6 +88,15 @@ def is_clip(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES if not path.is_dir() else bool(frame_files(path))
 
 
+def is_clip_content(data: bytes) -> bool:
+    """Return whether the first bytes of a file are those of a video container."""
+    return (
+        data[4:8] in (b"ftyp", b"moov", b"mdat", b"wide")
+        or data[:4] in (b"\x1a\x45\xdf\xa3", b"OggS", b"\x00\x00\x01\xba")
+        or (data[:4] == b"RIFF" and data[8:12] == b"AVI ")
+    ) and data[8:12] not in (b"avif", b"avis", b"heic", b"heix", b"mif1", b"msf1")  # still images in an mp4 container
+
+
 def frame_files(folder: Path, count: int = FRAMES) -> tuple[Path, ...]:
     """Return the files of a folder of frames in order; empty if its files are not exactly 01 .. ``count``.
 

@@ -111,7 +111,7 @@ def eval(
     about["reference"] = str(data.resolve() if data.exists() else data)
     if place is not None:
         about["place"] = place
-    write_evaluation(folder, predictions, evaluation, about, results)
+    write_evaluation(folder, predictions, evaluation, about, results, reference)
     write_pages(folder, predictions, reference, evaluation, about, shown)
     print_evaluation(evaluation, about, console, as_json)
     console.print(f"predictions, scores and pages: {folder}", markup=False)
