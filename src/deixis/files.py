@@ -79,6 +79,12 @@ def read_settings(path: Path) -> Any:
             raise ValueError("nested too deeply") from None
 
 
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def require_sha256(path: Path, expected: str, package: str) -> None:
     """Raise an error if a file of another package is not the one that Deixis was tested with."""
     try:
@@ -234,6 +240,8 @@ def write_error(path: Path, error: OSError | SafetensorError) -> DeixisError:
     match number:
         case errno.ENOSPC | errno.EDQUOT:
             step = "Free disk space and run the same command again."
+        case errno.EFBIG:
+            step = "Raise the limit of file sizes (ulimit -f), or choose another file system."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             step = "Choose a folder with write permission."
         case errno.ENOENT | errno.ENOTDIR:

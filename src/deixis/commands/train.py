@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
+from deixis.data.dictionary import read_classes, read_vocabulary
 from deixis.files import exclusive, make_folder, write_atomic
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
@@ -33,15 +34,17 @@ RUN; small recipes train small matchers. For example:
 
 @dataclass(frozen=True)
 class Options(Generic[AnyRecipe]):
-    """Train a model with a recipe on a data set with extracted features.
+    """Train a model with a recipe on one or several data sets with extracted features.
 
     An interrupted run resumes with the same command. Every value of the recipe is an option.
 
     For example: deixis train updown-small --data flickr30k --features flickr30k.store --out runs/updown
     """
 
-    data: Path  # the data set (see deixis data check)
-    features: Path  # its feature store (see deixis features)
+    data: tuple[Path, ...]  # the data set (see deixis data check), or several; vocabulary and model are shared
+    features: tuple[
+        Path, ...
+    ]  # its feature store (see deixis features); for several data sets one each, or one for all
     out: Path  # folder of the run; it becomes the model folder
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
     init_from: str = ""  # initial weights: model name, folder, or .pth of ALBEF; captioners run the last phase only
@@ -49,9 +52,15 @@ class Options(Generic[AnyRecipe]):
     cycle: Switch = False  # replace the loss of the last phase by the cycle of Cyclical
     reward: Literal["", "cider"] = ""  # then train self-critically with this reward
     reward_model: str = ""  # matcher whose score is added to the reward: scan, pos-scan or the folder of a trained one
+    vocabulary: Path | None = None  # words of a published file: dic_flickr30k.json, cocotalk.json, SCAN's vocabulary
+    classes: Path | None = None  # object classes of a published file: dic_flickr30k.json or flickr30k_class_name.txt
+    data_weights: tuple[float, ...] = ()  # share of each data set in an epoch; if not given: by number of examples
     seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
+    val_data: Path | None = (
+        None  # another data set for validation; its features are in the same store, or in a last --features
+    )
     device: Device = "auto"
     threads: Threads = 0
     quiet: Quiet = False
@@ -67,7 +76,8 @@ def cli(args: Sequence[str]) -> int:
     name, *rest = args
     refuse_old_options(rest)
     recipe = AddedLosses.parse(rest)[0].add_to(find_recipe(name))
-    default = Options(data=tyro.MISSING, features=tyro.MISSING, out=tyro.MISSING, recipe=recipe)
+    features: Any = tyro.MISSING if recipe.uses_regions else ()
+    default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
 
@@ -87,9 +97,16 @@ def train(options: Options[Recipe]) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     console = stderr_console(options.quiet)
-    store = FeatureStore(options.features)
-    with console.status(f"reading {options.data}"):
-        data = TrainingData.from_folder(options.data, store, options.train_split, options.val_split)
+    stores = [FeatureStore(path) for path in options.features]
+    with console.status(f"reading {', '.join(map(str, options.data))}"):
+        splits = options.train_split, options.val_split
+        data = TrainingData.from_folders(options.data, stores, options.data_weights, *splits, options.val_data)
+        if options.vocabulary is not None:
+            data = replace(data, vocabulary=read_vocabulary(options.vocabulary))
+        if options.classes is not None:
+            data = replace(data, classes=read_classes(options.classes))
+    for note in data.notes:
+        console.print(note)
     given = options.init_from
     init = InitFrom(
         None if not given else Path(given) if Path(given).is_file() else model_folder(given),

@@ -37,7 +37,10 @@ __all__ = [
     "recognise",
 ]
 
-LOADERS = ("flickr30k_entities", "visual_genome", "refer", "activitynet_entities", "coco", "pairs")
+LOADERS = (
+    *("flickr30k_entities", "gvd", "talk", "scan_precomp", "vg_triplets", "visual_genome", "refer"),
+    *("activitynet_entities", "coco", "pairs"),
+)
 """The data set modules, in the order in which :func:`recognise` tries them; the most general is last."""
 
 

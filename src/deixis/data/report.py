@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from deixis.data import Dataset, Expected, Loader, Sample, Skipped, recognise
+from deixis.data import Dataset, Expected, Loader, Sample, Skipped, recognise, vg_triplets, visual_genome
 from deixis.data.reading import BadFile
+from deixis.data.triplets import data_triplets
 from deixis.errors import DeixisError
 from deixis.images import image_size
 
 HEADERS = 500
 """Maximum number of images per split whose size is compared with the annotation."""
 
+
+OWN_IDS = ("pairs", "scenes")
+"""Kinds of data sets whose image ids are file names or numbers; equal ids are not equal images."""
 
 MIN_VALIDATION = 20
 """Validation images below which scores are too uncertain to choose a model."""
@@ -32,10 +37,12 @@ class Counts:
     boxed_images: int
     boxes: int
     labelled_images: int = 0  # with image-level labels
+    triplets: Mapping[str, int] = field(default_factory=dict)  # source -> triplets (Visual Genome)
 
-    def to_json(self) -> dict[str, int]:
-        """All counts; labelled images only where there are any."""
-        return {name: number for name, number in asdict(self).items() if number or name != "labelled_images"}
+    def to_json(self) -> dict[str, Any]:
+        """All counts; labelled images and triplets only where there are any."""
+        optional = ("labelled_images", "triplets")
+        return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
 @dataclass(frozen=True)
@@ -88,11 +95,16 @@ def inspect(root: Path, started: Callable[[str], None] = lambda split: None) -> 
         except DeixisError as error:
             skipped.append(Skipped(str(root), f"split {split}: {error}"))
             continue
-        counts[split] = count(dataset)
+        counts[split] = replace(count(dataset), triplets=count_triplets(dataset))
         skipped += dataset.skipped
         present = _note_absent(dataset, listings, absent)
         warnings += _compare_sizes(present, split)
     warnings += _small_validation(counts)
+    warnings += [
+        f"{split}: boxes, but no phrases for them. Grounding is not scored on this split."
+        for split, each in counts.items()
+        if each.boxes and not each.phrases
+    ]
     # Splits that share a file report the same errors; keep each once.
     short = (replace(entry, file=_relative(entry.file, root)) for entry in dict.fromkeys(skipped))
     return Report(loader.NAME, counts, tuple(short), _missing(loader, root, absent), tuple(warnings))
@@ -109,6 +121,27 @@ def _small_validation(counts: Mapping[str, Counts]) -> list[str]:
     ]
 
 
+def shared_images(roots: Sequence[Path]) -> list[str]:
+    """Warn of images of one data set's validation or test split that another one of the same kind trains on.
+
+    Data sets of one kind (two selections of COCO) have the same ids for the same images. Own images have none.
+    """
+    ids: dict[Path, dict[str, set[str]]] = {}
+    kinds = {root: recognise(root) for root in roots}
+    for root, loader in kinds.items():
+        if loader.NAME not in OWN_IDS:
+            ids[root] = {split: {s.image_id for s in loader.load(root, split)} for split in loader.splits(root)}
+    found = []
+    for root, splits in ids.items():
+        for other, others in ids.items():
+            if root == other or kinds[root].NAME != kinds[other].NAME:
+                continue
+            for split, images in splits.items():
+                if not split.startswith("train") and (seen := images & others.get("train", set())):
+                    found.append(f"{len(seen):,} images of {root} ({split}) are in the training split of {other}.")
+    return found
+
+
 def count(samples: Iterable[Sample]) -> Counts:
     """Count images, captions, phrases and boxes of samples."""
     images = captions = phrases = boxed = boxes = labelled = 0
@@ -121,6 +154,17 @@ def count(samples: Iterable[Sample]) -> Counts:
         boxed += in_sample > 0
         labelled += sample.labels is not None
     return Counts(images, captions, phrases, boxed, boxes, labelled)
+
+
+def count_triplets(dataset: Dataset) -> dict[str, int]:
+    """Count the triplets of AMC by source, for data sets that have them; images without a known size are left out."""
+    if dataset.name not in (visual_genome.NAME, vg_triplets.NAME):
+        return {}
+    make, found = data_triplets(dataset.name), Counter[str]()
+    for sample in dataset:
+        with suppress(DeixisError, OSError):
+            found.update(triplet.source for triplet in make(sample, visual_genome.MIN_AREA))
+    return dict(found)
 
 
 def _note_absent(dataset: Dataset, listings: dict[Path, set[str]], absent: set[Path]) -> list[Sample]:

@@ -25,6 +25,7 @@ class Caption:
     text: str  # original text, without markup
     tokens: tuple[str, ...]  # deixis.language.tokenise.tokens(text): lower case, without punctuation
     phrases: tuple[Phrase, ...] = ()  # spans refer to `tokens`
+    tags: tuple[str, ...] = ()  # part of speech of each token (Penn Treebank), where the data set has them
 
 
 @dataclass(frozen=True, eq=False)

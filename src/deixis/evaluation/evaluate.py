@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from deixis.data import Caption, Sample
 from deixis.data.descriptions import NOT_VISUAL
@@ -14,6 +18,8 @@ from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
 from deixis.localize.attention import ground_word
 from deixis.localize.points import bicubic_maximum
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.scan.model import ScanGrounder
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
@@ -26,9 +32,13 @@ from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_g
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import default_place
 from deixis.pipelines.results import CaptionResult
-from deixis.types import Grounding, HeatPlace, Place
+from deixis.types import Grounding, HeatPlace, Phrase, Place
 
 Answers = dict[Mention, tuple[Grounding, ...]]
+Boxes = npt.NDArray[np.float64]
+
+PARSED_IMAGES = 64
+"""Images whose captions are parsed together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +77,9 @@ def evaluate_captions(
     captions = {image: replace(result.caption, image=image) for image, result in results.items()}
     predictions = Predictions(Path(models.captioner.name), "deixis", captions, phrases=answers)
     evaluation = evaluate(predictions, reference, Options(metrics=tuple(metrics), missing="skip"))
+    if not reference.phrases and any(len(entity.boxes) for sample in reference.samples for entity in sample.entities):
+        note = f"{reference.name} ({reference.split}) has boxes, but no phrases for them: grounding is not scored"
+        evaluation = replace(evaluation, notes=(*evaluation.notes, note))
     return CaptionEvaluation(results, predictions, sign(evaluation, place, options) if sign_options else evaluation)
 
 
@@ -82,6 +95,11 @@ def sign(evaluation: Evaluation, place: str, options: CaptionOptions) -> Evaluat
         mark += "|rerank:none"
     if options.checks != DEFAULT.checks:
         mark += f"|checks:{'+'.join(options.checks) or 'none'}"
+    return with_mark(evaluation, mark)
+
+
+def with_mark(evaluation: Evaluation, mark: str) -> Evaluation:
+    """Append a text to the signature of each score."""
     scores = tuple(replace(score, signature=f"{score.signature}|{mark}") for score in evaluation.scores)
     return replace(evaluation, scores=scores)
 
@@ -91,26 +109,67 @@ def evaluate_grounder(
     reference: Reference,
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
+    proposals: Mapping[str, Boxes] | None = None,
+    progress: Callable[[int], None] = lambda images: None,
 ) -> tuple[Predictions, Evaluation]:
     """Ground and score the phrases of a split, all phrases of a caption together.
 
-    A matcher also gets retrieval scores, which need no boxes.
+    A matcher also gets retrieval scores, which need no boxes. ALBEF and AMC with published inputs read each data set
+    as their evaluations do; ``proposals`` are boxes by image, of which their rule "alpha" selects. ``progress`` is
+    called with the number of finished images.
     """
-    if place is not None:
+    mark = ""
+    if proposals is not None:
+        place = _check_proposals(grounder, reference, photos, proposals, place)
+    elif place is not None:
         check_place(grounder, place)
-    phrases = grounded_phrases(grounder, reference.samples, photos, place)
+    if isinstance(grounder, AlbefGrounder):
+        grounder = grounder.for_data(reference.name)
+        mark = input_mark(grounder)
+    phrases = grounded_phrases(grounder, reference.samples, photos, place, proposals, progress)
     predictions = Predictions(Path(grounder.name), "deixis", phrases=phrases)
     result = Evaluation(())
     if predictions.phrases:
         metrics = ("words",) if reference.video else ("words", "phrases")
         result = evaluate(predictions, reference, Options(metrics=metrics, missing="skip"))
+        if isinstance(grounder, ReirGrounder) and grounder.signature:
+            result = with_mark(result, grounder.signature)
     elif not isinstance(grounder, ScanGrounder):
         raise DeixisError(
             f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."
         )
+    if mark:
+        scores = tuple(replace(score, signature=f"{score.signature}|{mark}") for score in result.scores)
+        result = replace(result, scores=scores)
     if isinstance(grounder, ScanGrounder):
         result = replace(result, scores=(*result.scores, *retrieve(grounder, reference, photos)))
     return predictions, result
+
+
+def input_mark(grounder: AlbefGrounder) -> str:
+    """Return the signature field of published inputs; empty for models with inputs of ours."""
+    if not grounder.inputs.clean:
+        return ""
+    side = grounder.inputs.pixels or grounder.network.config.pixels
+    return f"inputs:{side}px-{grounder.inputs.resize}-{grounder.inputs.max_words}words"
+
+
+def _check_proposals(
+    grounder: PhraseGrounder,
+    reference: Reference,
+    photos: Mapping[str, Photo],
+    proposals: Mapping[str, Boxes],
+    place: Place | HeatPlace | None,
+) -> HeatPlace:
+    """Return the box rule for given proposals; raise an error if it or an image's boxes are missing."""
+    if not isinstance(grounder, AlbefGrounder) or place not in (None, "alpha"):
+        raise DeixisError(
+            "--proposals are boxes for the rule alpha of heat maps (ALBEF, AMC). Remove it, or use --place alpha."
+        )
+    absent = [s.image_id for s in reference.samples if s.image_id in photos and not len(proposals.get(s.image_id, ()))]
+    if absent:
+        raise DeixisError(f"--proposals has no boxes for {len(absent):,} images, such as {absent[0]}. Add their boxes.")
+    return "alpha"
 
 
 def evaluate_folder(
@@ -159,26 +218,51 @@ def grounded_phrases(
     samples: Sequence[Sample],
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
+    proposals: Mapping[str, Boxes] | None = None,
+    progress: Callable[[int], None] = lambda images: None,
 ) -> Answers:
     """Ground the phrases that have reference boxes, together with all other visible phrases of their caption.
 
-    To save memory, heat maps are replaced by the position of their maximum, which the pointing game uses.
+    An image is encoded once for all its captions. Heat maps ground each phrase by itself, without the others.
     """
-    captions = list(_boxed_captions(samples, photos))
-    parses = parse([caption.text for _, _, caption in captions], quiet=True)
     answers: Answers = {}
-    for (sample, number, caption), parsed in zip(captions, parses, strict=True):
-        encoded = photos[sample.image_id].encoded(grounder)
-        boxed = {(phrase.start, phrase.end) for phrase in caption.phrases}
-        phrases = [p for p in sample.captions[number].phrases if p.end > p.start and NOT_VISUAL not in p.types]
-        found = grounder.ground(encoded, [caption_query(parsed, phrases)], place)
-        for phrase, one in zip(phrases, found, strict=True):
-            if (phrase.start, phrase.end) not in boxed:
-                continue
-            if one.heat is not None:
-                one = replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
-            answers[Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)] = (one,)
+    boxed: dict[str, list[tuple[Sample, int, Caption]]] = {}
+    for sample, number, caption in _boxed_captions(samples, photos):
+        boxed.setdefault(sample.image_id, []).append((sample, number, caption))
+    alone, done = isinstance(grounder, AlbefGrounder), 0
+    for some in _batched(boxed, PARSED_IMAGES):
+        parses = iter(parse([caption.text for image in some for _, _, caption in boxed[image]], quiet=True))
+        for image in some:
+            encoded = photos[image].encoded(grounder)
+            if proposals is not None:
+                encoded = replace(encoded, proposals=proposals[image])
+            asked = [caption.phrases if alone else _visible(sample, number) for sample, number, caption in boxed[image]]
+            queries = [caption_query(next(parses), phrases) for phrases in asked]
+            found = iter(grounder.ground(encoded, queries, place))
+            for (_, number, caption), phrases in zip(boxed[image], asked, strict=True):
+                wanted = {(phrase.start, phrase.end) for phrase in caption.phrases}
+                for phrase, one in zip(phrases, found, strict=False):
+                    if (phrase.start, phrase.end) in wanted:
+                        key = Mention(image, phrase_key(phrase.text), number, phrase.start)
+                        answers[key] = (_without_heat(one),)
+            progress(done := done + 1)
     return answers
+
+
+def _visible(sample: Sample, number: int) -> tuple[Phrase, ...]:
+    """Return the phrases of a caption that can be seen, with or without boxes."""
+    return tuple(p for p in sample.captions[number].phrases if p.end > p.start and NOT_VISUAL not in p.types)
+
+
+def _without_heat(one: Grounding) -> Grounding:
+    """Replace a heat map by the position of its maximum, which the pointing game uses, to save memory."""
+    return one if one.heat is None else replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
+
+
+def _batched(keys: Iterable[str], size: int) -> Iterator[list[str]]:
+    remaining = iter(keys)
+    while some := list(islice(remaining, size)):
+        yield some
 
 
 def attended_phrases(models: Models, reference: Reference, photos: Mapping[str, Photo], place: Place) -> Answers:

@@ -491,6 +491,25 @@ def sentence_scores(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K
     ]
 
 
+def per_file(scores: Sequence[Score], others: int) -> list[Score]:
+    """Divide the scores per sentence by every segment of the file, as the published ActivityNet evaluator does.
+
+    ``others`` are the predicted segments of other splits; each counts as 0. The scores of this split alone get the name
+    ``F1_all_per_sent[split]``.
+    """
+    found = []
+    for score in scores:
+        found.append(score)
+        if score.name.endswith("_per_sent"):
+            found[-1] = replace(score, name=f"{score.name}[split]")
+            ids = (*score.ids, *(f"other split {i}" for i in range(others)))
+            items = np.append(score.items, np.zeros(others))
+            stats = np.concatenate([score.stats, np.tile([0.0, 1.0], (others, 1))])
+            mark = score.signature.replace("sentences:predicted", "sentences:file")
+            found.append(make_score(score.name, ids, items, stats, "mean", mark))
+    return found
+
+
 # Accuracy on reference sentences ------------------------------------------------------------------------------------
 
 

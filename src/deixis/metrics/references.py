@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deixis.data import Dataset, Sample, recognise, scenes
+from deixis.data import Dataset, Sample, gvd, recognise, scenes
+from deixis.data.dictionary import read_classes
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
+from deixis.language.classes import ObjectClasses
 from deixis.language.tokenise import tokens
 from deixis.metrics.formats import Images, segment_id
 from deixis.metrics.grounded_captions import ObjectWord, Sentence, Sentences
@@ -36,6 +38,7 @@ class Reference:
     phrases: tuple[PhraseReference, ...] = ()
     samples: tuple[Sample, ...] = ()
     training: Callable[[], Sequence[Sample]] = tuple  # reads the training split
+    classes: ObjectClasses | None = None  # object classes that the data set has a list of
 
     @property
     def video(self) -> bool:
@@ -43,15 +46,17 @@ class Reference:
         return self.name == "gvd-activitynet" or any(sample.is_video for sample in self.samples)
 
 
-def read_reference(path: Path, split: str = "test", split_file: Path | None = None) -> Reference:
+def read_reference(
+    path: Path, split: str = "test", split_file: Path | None = None, exclude: Collection[str] = ()
+) -> Reference:
     """Read a reference from a data set folder, generated scenes, or GVD's reference JSON.
 
-    Without ``split_file`` all images of GVD's file are used.
+    Without ``split_file`` all images of GVD's file are used. ``exclude`` has ids of images of a data set to leave out.
     """
     if path.is_dir() or scenes.recognise(path):
         if split_file is not None:
             raise DeixisError(f"{path} is a data set with its own splits. Remove --split-file.")
-        return _from_dataset(path, split)
+        return _from_dataset(path, split, exclude)
     if not path.exists():
         raise DeixisError(f"{path} does not exist. Expected a data set folder or GVD's reference file.")
     return _from_gvd(path, split, split_file)
@@ -60,9 +65,12 @@ def read_reference(path: Path, split: str = "test", split_file: Path | None = No
 # Data sets ----------------------------------------------------------------------------------------------------------
 
 
-def _from_dataset(root: Path, split: str) -> Reference:
+def _from_dataset(root: Path, split: str, exclude: Collection[str] = ()) -> Reference:
     loader = recognise(root)
     dataset = loader.load(root, split)
+    if exclude:
+        kept = tuple(sample for sample in dataset if sample.image_id not in exclude)
+        dataset = replace(dataset, samples=kept, split=f"{dataset.split}, {len(kept)} of {len(dataset)} images")
     if not dataset.samples:
         raise DeixisError(f"{root}: the split '{split}' is empty. Available: {', '.join(loader.splits(root))}.")
 
@@ -71,11 +79,14 @@ def _from_dataset(root: Path, split: str) -> Reference:
         names = [name for name in loader.splits(root) if name != split]
         return frozenset(sample.image_id for name in names for sample in loader.load(root, name))
 
-    return make_reference(
+    family, mark, _ = split.rpartition(":")  # "karpathy:test" belongs to "karpathy:train"
+    train = f"{family}{mark}train"
+    made = make_reference(
         dataset,
-        training=lambda: loader.load(root, "train").samples if "train" in loader.splits(root) else (),
+        training=lambda: loader.load(root, train).samples if train in loader.splits(root) else (),
         in_other_split=lambda image: image in others(),
     )
+    return replace(made, classes=read_classes(root / gvd.DICTIONARY)) if loader.NAME == gvd.NAME else made
 
 
 def make_reference(
@@ -137,6 +148,12 @@ def phrase_references(dataset: Dataset) -> tuple[PhraseReference, ...]:
                     )
                 )
     return tuple(found)
+
+
+def has_grounded_phrases(sample: Sample) -> bool:
+    """Return whether a caption of the sample has a phrase whose entity has a box."""
+    boxed = {entity.id for entity in sample.entities if len(entity.boxes)}
+    return any(phrase.entity in boxed for caption in sample.captions for phrase in caption.phrases)
 
 
 def _known_size(sample: Sample) -> tuple[int, int]:

@@ -66,8 +66,17 @@ class ReirGrounder:
     @property
     def repools(self) -> bool:
         """Whether moved boxes are pooled again: the network regresses boxes, and the extractor gives grids."""
+        return self._refines and self.network.config.repool and self.extractor.grid > 0
+
+    @property
+    def signature(self) -> str:
+        """What scores state about the network: that moved boxes keep the features of their proposals; else empty."""
+        return "moved:not_pooled" if self._refines and not self.repools else ""
+
+    @property
+    def _refines(self) -> bool:
         config = self.network.config
-        return config.repool and config.two_stages and config.regress != "none" and self.extractor.grid > 0
+        return config.two_stages and config.regress != "none"
 
     def to(self, device: torch.device) -> Self:
         """Move the weights and the extractor; results are returned on the CPU."""

@@ -171,7 +171,7 @@ def collate(
 
 def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
     """Train a grounder; ``out`` becomes a folder for ``ReirGrounder.from_pretrained`` with the best epoch."""
-    vocabulary = Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    vocabulary = data.words(recipe.min_count)
     like = data.regions[data.training[0].image_id]
     config = replace(
         recipe.model,
@@ -219,6 +219,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         validate,
         save,
         callbacks,
+        order=data.order([example.image_id for example in examples]),
     )
 
 

@@ -32,7 +32,7 @@ from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
-from deixis.metrics.references import Reference, make_reference
+from deixis.metrics.references import Reference, has_grounded_phrases, make_reference
 from deixis.training.callbacks import Callbacks
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
@@ -47,6 +47,7 @@ from deixis.vision.head import ClassHead
 from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
 VALIDATED = 64  # images that are decoded together
+LEFT_OUT = "F1_all and F1_loc are left out."
 
 Rewards = Mapping[str, tuple[float, Reward]]
 """Weight and function of each reward, by name."""
@@ -114,8 +115,8 @@ class Network(nn.Module):
 
 
 def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
-    """The words of the training captions that occur often enough."""
-    return Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    """The given words, or those of the training captions that occur often enough."""
+    return data.words(recipe.min_count)
 
 
 def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions, head: ClassHead | None = None) -> DecoderConfig:
@@ -197,6 +198,9 @@ def train_updown(
     if initial is not None:
         network.decoder.load_state_dict(initial.network.state_dict())
     validation = Validation(data)
+    for note in validation.notes:
+        callbacks.message(note)
+    examples = prepare(recipe, data.training, vocabulary)
     ood, blank = cache(partial(fit_ood, data)), cache(partial(blank_regions, data, config))
 
     def captioner(network: Network, branches: int | None = None) -> Captioner:
@@ -221,13 +225,14 @@ def train_updown(
     train(
         recipe,
         network,
-        prepare(recipe, data.training, vocabulary),
+        examples,
         lambda some: collate(some, data.regions, Vocabulary.pad),
         out,
         validate,
         save,
         callbacks,
         finished=lambda lines: reward_converged(lines, recipe.self_critical),
+        order=data.order([example.image_id for example in examples]),
     )
 
 
@@ -260,6 +265,13 @@ class Validation:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.references = {s.image_id: [c.tokens for c in s.captions] for s in data.validation}
+        self.notes: list[str] = []  # scores that are left out, for the user
+        if not self._boxed:
+            if any(len(entity.boxes) for s in data.validation for entity in s.entities):
+                self.notes.append(f"{data.source}: validation has boxes, but no phrases for them. {LEFT_OUT}")
+        elif not any(phrase.entity for s in data.training for c in s.captions for phrase in c.phrases):
+            self._boxed = ()
+            self.notes.append(f"{data.source}: the training captions have no phrases to find classes in. {LEFT_OUT}")
 
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
         """Return a caption of each image, in order, with its nouns grounded by attention."""
@@ -274,24 +286,27 @@ class Validation:
         return found
 
     def scores(self, captions: Sequence[GroundedCaption]) -> Scores:
-        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""
+        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with grounded phrases, where there are any."""
         hypotheses = {caption.image: caption.words for caption in captions}
         scores, _ = caption_scores(hypotheses, self.references, metrics=("CIDEr", "BLEU"))
         found = {score.name: score.value for score in scores if score.name in ("CIDEr", "BLEU-4")}
         if not self._boxed:
             return found
         boxed = {caption.image: caption for caption in captions if caption.image in self._reference.images.ids}
-        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True)
+        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True, classes=self.data.classes)
         grounded = evaluate(Predictions(Path("validation"), "deixis", boxed), self._reference, wanted)
         return found | {score.name: score.value for score in grounded.scores if score.name in wanted.metrics}
 
     @cached_property
     def _boxed(self) -> tuple[Sample, ...]:
-        return tuple(s for s in self.data.validation if any(len(entity.boxes) for entity in s.entities))
+        return tuple(s for s in self.data.validation if has_grounded_phrases(s))
 
     @cached_property
     def _reference(self) -> Reference:
-        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: self.data.training)
+        training = self.data.training
+        if len(self.data.parts) > 1:  # data sets without phrases do not change how often a class must be named
+            training = [s for s in training if any(c.phrases for c in s.captions)]
+        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: training)
 
 
 def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabulary) -> list[Example]:

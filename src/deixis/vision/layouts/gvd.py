@@ -84,8 +84,8 @@ def open_gvd(root: Path, options: ImportOptions, unpack: Path) -> Source:
         lambda done: _records(reader, dictionary, head, done),
         len(dictionary.entries),
         head,
-        {"sizes": reader.sizes_from},
-        (*notes, *reader.notes),
+        settings={"sizes": reader.sizes_from},
+        notes=(*notes, *reader.notes),
     )
 
 
