@@ -26,8 +26,10 @@ from deixis.show.plain_console import PlainConsole
 from deixis.types import Json
 
 if TYPE_CHECKING:
+    from deixis.evaluation.split import SplitPhotos
     from deixis.metrics.evaluate import Evaluation
     from deixis.pipelines.caption import CaptionOptions
+    from deixis.vision.extractor import RegionExtractor
 
 T = TypeVar("T")
 
@@ -48,6 +50,13 @@ Threads = Annotated[int, tyro.conf.arg(help="threads of torch; 0: one per core."
 Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
 Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]
 Boxes = Annotated[int, tyro.conf.arg(help="maximum number of boxes per image, including the whole image.")]
+Extractor = Annotated[
+    Literal["v1", "v2", "v2-detector"],
+    tyro.conf.arg(
+        help="v1: --backbone and --proposals; v2: grids of several strides, no box supervision; v2-detector: with the "
+        "COCO detector and the keypoints of MoveNet."
+    ),
+]
 Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, resnet101:FILE.pth, or timm-MODEL.")]
 Host = Annotated[str, tyro.conf.arg(help="address to listen on; 0.0.0.0 accepts connections from other machines.")]
 AllowHost = Annotated[
@@ -268,3 +277,10 @@ class Clock:
         table.add_section()
         table.add_row("peak memory", f"{megabytes:.0f} MB", "")
         return table
+
+
+def extract_all(photos: SplitPhotos, extractor: RegionExtractor | None, console: Console) -> None:
+    """Extract the regions of a split that has no store, with progress; unreadable photographs are reported."""
+    done = photos.extract(extractor, lambda reason: console.print(reason, markup=False))
+    for _ in track(done, len(photos), console, transient=True):
+        pass

@@ -28,7 +28,7 @@ from deixis.metrics.score import save_scores
 def score(
     predictions: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PREDICTIONS")],
     reference: Path,
-    split: str = "test",
+    split: tuple[str, ...] = ("test",),
     split_file: Path | None = None,
     other_references: tuple[Path, ...] = (),
     metrics: tuple[str, ...] = (),
@@ -56,7 +56,7 @@ def score(
     Args:
         predictions: the file to score.
         reference: folder of a data set, or GVD's reference JSON.
-        split: split of the reference.
+        split: split of the reference; several are scored as one.
         split_file: GVD's split JSON, which lists the images of each split of its reference.
         other_references: further reference files of densevid_eval, such as anet_entities_val_2.json; the reference
             is then the first of them, and the predictions are dense captions.

@@ -38,6 +38,7 @@ class PaddedRegions:
     image_vector: Tensor | None = None  # [I, V] feature of the whole image, where all images have one
     grid_mask: Tensor | None = None  # [I, M] True where there is a cell; None: everywhere
     video: PaddedVideo | None = None  # of clips; None: photographs
+    keys: Tensor | None = None  # [I] random keys of the samples, in training (deixis.layers.noise)
 
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:

@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -25,6 +26,9 @@ from deixis.vision.store import Contents
 
 if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
+    from deixis.vision.grid_extractor import GridExtractor
+
+    Extractor = RegionExtractor | GridExtractor
 
 AHEAD = 2
 """Jobs of a worker at a time: one in progress and one queued."""
@@ -79,10 +83,10 @@ class Workers:
     """Worker processes with one extractor each; ``make`` is picklable and runs in the workers.
 
     ``contents`` describes the extractor; ``deaths`` lists the causes of death of replaced workers. Only the workers
-    import torch.
+    import the extractor, and torch only if it needs torch.
     """
 
-    def __init__(self, make: Callable[[], RegionExtractor], processes: int) -> None:
+    def __init__(self, make: Callable[[], Extractor], processes: int) -> None:
         self._make = make
         self._members: list[_Member] = []
         self.deaths: list[str] = []
@@ -146,7 +150,7 @@ class Workers:
 class _Member:
     """Handle of one worker process."""
 
-    def __init__(self, make: Callable[[], RegionExtractor]) -> None:
+    def __init__(self, make: Callable[[], Extractor]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.process: BaseProcess = context.Process(target=_work, args=(other, make), daemon=True)
@@ -194,21 +198,21 @@ class _Member:
         self.process.join()
 
 
-def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
+def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
     """Run a worker: send the description of the extractor, then outcomes of jobs until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent stops the workers
     import cv2
-    import torch
 
-    # One thread per process, because the processes use all cores.
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
+    cv2.setNumThreads(1)  # one thread per process, because the processes use all cores
     try:
         extractor = make()
     except DeixisError as error:
         connection.send(error)
         return
-    connection.send(Contents(extractor.name, extractor.description, {"grid": extractor.grid}))
+    if "torch" in sys.modules:  # only some extractors need it
+        sys.modules["torch"].set_num_threads(1)
+    settings = {"grid": extractor.grid} | ({"maps": True} if getattr(extractor, "maps", False) else {})
+    connection.send(Contents(extractor.name, extractor.description, settings))
     while True:
         try:
             job: Job = connection.recv()
@@ -217,7 +221,7 @@ def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
             return
 
 
-def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
+def outcome_of(extractor: Extractor, job: Job) -> Outcome:
     """Extract the regions of one job; errors of an image are returned as a reason, not raised."""
     try:
         sample = scenes.remake(job.image_id) if not job.paths else job.sample

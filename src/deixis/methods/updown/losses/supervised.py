@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import total
 from deixis.methods.updown.network import Decoder
 
 
@@ -19,20 +20,16 @@ def attention_nll(attention: Tensor, positive: Tensor, within: Tensor | None = N
     marks the regions of the annotated frames of a clip: attention to other frames does not count (GVD).
     """
     index = positive.nonzero(as_tuple=True)
-    if len(index[0]) == 0:
-        return attention.new_zeros(())
     image, caption, step, region = index
-    chosen = attention[image, caption, step, :, region].clamp_min(1e-20)  # [P, K]
-    if within is None:
-        return -chosen.log().mean()
-    total = (attention * within.unsqueeze(3)).sum(-1)[image, caption, step].clamp_min(1e-20)
-    return (total.log() - chosen.log()).mean()
+    logs = attention[image, caption, step, :, region].clamp_min(1e-20).log()
+    if within is not None:
+        mass = (attention * within.unsqueeze(3)).sum(-1)[image, caption, step].clamp_min(1e-20)
+        logs = logs - mass.log()
+    return -logs.sum() / (total(positive.sum()) * attention.shape[3]).clamp_min(1)
 
 
 def region_classification(decoder: Decoder, features: Tensor, classes: Tensor) -> Tensor:
     """Cross-entropy of the region classifier (GVD): ``features [I, N, D]``, ``classes [I, N]``, -1 where unknown."""
     known = classes >= 0
-    if not bool(known.any()):
-        return features.new_zeros(())
     logits: Tensor = decoder.classify(features[known])
-    return F.cross_entropy(logits, classes[known])
+    return F.cross_entropy(logits, classes[known], reduction="sum") / total(known.sum()).clamp_min(1)
