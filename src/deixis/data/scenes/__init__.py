@@ -30,7 +30,6 @@ NAME = "scenes"
 SPLITS = ("train", "val", "test")
 SIZE, FRAMES = 224, 10
 _SPEC = re.compile(r"scenes(?P<video>-video)?(?::(?P<n>\d{1,7})(?::(?P<seed>\d{1,9}))?)?")
-_ID = re.compile(r"(?P<kind>scene|video)-(?P<seed>\d{1,9})-(?P<split>train|val|test)-(?P<index>\d{5,7})")
 
 
 def make_scene(seed: int, index: int, size: int = SIZE, split: str = "train") -> Sample:
@@ -65,11 +64,8 @@ def compose_scene(seed: int, index: int, size: int = SIZE, split: str = "train",
 
 def remake(image_id: str) -> Sample:
     """Make the picture or video segment of this id again, as :func:`load` made it."""
-    found = _ID.fullmatch(image_id)
-    if found is None:
-        raise DeixisError(f"{image_id} is not the id of a made scene. Expected an id such as scene-0-train-00000.")
-    make = make_video if found["kind"] == "video" else make_scene
-    return make(int(found["seed"]), int(found["index"]), split=found["split"])
+    kind, seed, split, index = image_id.split("-")
+    return (make_video if kind == "video" else make_scene)(int(seed), int(index), split=split)
 
 
 def recognise(root: str | Path) -> bool:
