@@ -61,16 +61,14 @@ def caption(
 ) -> int:
     """Caption photographs and clips; each noun phrase has a box, in a clip one in every sampled frame.
 
-    A clip is a video file or a folder of frames 01.jpg .. 10.jpg.
-
     With --out, an interrupted run resumes with the same command. Unreadable files are skipped and listed at the end.
     "Low confidence" marks a sentence that a check found unreliable.
 
     For example: deixis caption photo.jpg --draw captioned.png
 
     Args:
-        photos: photographs, clips, and folders of them (with subfolders). With --parts photographs only, also globs,
-            list files, parquet files, tar shards and URLs (see docs/scale.md).
+        photos: photographs, clips (video files, folders of frames 01.jpg .. 10.jpg), and folders of them. With --parts
+            photographs only, also globs, list files, parquet files, tar shards and URLs (see docs/scale.md).
         model: captioner, a name of the package or a folder (see deixis models).
         grounder: phrase grounder that reranks sentences and grounds their noun phrases, by name or folder. If not
             given, the default captioner uses the default grounder, other captioners use none. "none" disables it.
