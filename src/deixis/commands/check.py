@@ -11,7 +11,7 @@ from rich.text import Text
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, stdout_console
 from deixis.commands.corpus import write_parts
 from deixis.corpus.options import CorpusOptions
-from deixis.errors import UsageError
+from deixis.errors import DeixisError
 from deixis.pipelines.models import DEFAULT_GROUNDER
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check(
 
         return write_parts(CheckWork(model, caption, device), [photo], corpus, console)
     if not caption.strip():
-        raise UsageError('no caption is given. Give a sentence after the photograph, for example "a dog on grass".')
+        raise DeixisError('no caption is given. Give a sentence after the photograph, for example "a dog on grass".')
     with console.status("loading the model"):
         from deixis.pipelines.check import check as check_photo
         from deixis.pipelines.models import load_grounder
