@@ -64,10 +64,8 @@ def coloured(caption: GroundedCaption) -> Text:
     return line
 
 
-def picture_files(draw: Path | None, photographs: Sequence[Path], alone: bool) -> dict[str, Path]:
+def picture_files(draw: Path, photographs: Sequence[Path], alone: bool) -> dict[str, Path]:
     """Return photograph -> file of its picture: the given file, or one with the photograph's name in a folder."""
-    if draw is None:
-        return {}
     if alone:
         return {str(photographs[0]): draw}
     if draw.suffix.lower() in PICTURES:
@@ -84,9 +82,12 @@ def picture_files(draw: Path | None, photographs: Sequence[Path], alone: bool) -
 
 
 def save_picture(result: CaptionResult, file: Path) -> None:
-    """Write the photograph with its boxes and sentence."""
+    """Write the photograph with its boxes and sentence; a file named words.png has the attention at every word."""
     make_folder(file.parent)
-    result.save(file)
+    if file.stem == "words" or file.stem.endswith("-words"):
+        save_drawing(result.words_drawing(), file)
+    else:
+        result.save(file)
 
 
 def save_branches(result: CaptionResult, file: Path) -> None:
@@ -96,4 +97,6 @@ def save_branches(result: CaptionResult, file: Path) -> None:
     groundings, trace = result.groundings, result.trace
     masks = [trace.branch_mask[one.start if one.head is None else one.head] for one in groundings]
     branches = branch_groundings(trace, groundings)
+    if result.caption.times:
+        raise DeixisError("--branches draws one photograph. For a clip, use --draw words.png.")
     save_drawing(draw_branches(result.photograph(), result.caption, branches, masks), file)

@@ -24,6 +24,7 @@ class Target:
     word: int  # index into the caption's words, bos not counted
     box: Box
     label: int = -1  # object class, where there is one
+    frame: int | None = None  # of a clip
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Batch:
     nouns: Tensor | None = None  # [I, C, T - 1] likewise
     positive: Tensor | None = None  # [I, C, T - 1, N] regions with an IoU over .5 with the word's true box
     classes: Tensor | None = None  # [I, N] object class of each region by its best true box, -1 where none
+    within: Tensor | None = None  # [I, C, T - 1, N] regions of the frames in which a word of a clip is annotated
 
 
 def make_examples(samples: Sequence[Sample], vocabulary: Vocabulary, max_words: int) -> list[Example]:
@@ -67,10 +69,10 @@ def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: in
     words = pad_ragged([example.captions for example in examples], pad)
     steps = words.shape[2] - 1
     visual, nouns = _marks([e.visual for e in examples], steps), _marks([e.nouns for e in examples], steps)
-    positive = classes = None
+    positive = classes = within = None
     if any(example.targets for example in examples):
-        positive, classes = _supervise(examples, seen, words.shape, padded.mask.shape[1])
-    return Batch(padded, words, tuple(e.image_id for e in examples), visual, nouns, positive, classes)
+        positive, classes, within = _supervise(examples, seen, words.shape, padded.mask.shape[1])
+    return Batch(padded, words, tuple(e.image_id for e in examples), visual, nouns, positive, classes, within)
 
 
 def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor | None:
@@ -83,18 +85,24 @@ def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor 
 
 def _supervise(
     examples: Sequence[Example], seen: Sequence[Regions], shape: Sequence[int], most: int
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor | None]:
     images, captions, length = shape
     positive = np.zeros((images, captions, length - 1, most), dtype=bool)
+    within = np.zeros_like(positive)
     classes = np.full((images, most), -1, dtype=np.int64)
     for i, (example, r) in enumerate(zip(examples, seen, strict=True)):
         if not example.targets:
             continue
         overlap = geometry.iou([target.box for target in example.targets], r.boxes)  # [targets, N]
         for target, row in zip(example.targets, overlap, strict=True):
+            if r.frames is not None:
+                row[r.frames != target.frame] = 0  # boxes of different frames do not overlap
             if target.word < length - 1:
                 positive[i, target.caption, target.word, : len(r)] |= row > 0.5
+                if r.frames is not None:
+                    within[i, target.caption, target.word, : len(r)] |= r.frames == target.frame
         best = overlap.argmax(0)
         labels = np.array([target.label for target in example.targets])
         classes[i, : len(r)] = np.where(overlap.max(0) > 0.5, labels[best], -1)
-    return torch.from_numpy(positive), torch.from_numpy(classes)
+    clips = any(r.frames is not None for r in seen)
+    return torch.from_numpy(positive), torch.from_numpy(classes), torch.from_numpy(within) if clips else None

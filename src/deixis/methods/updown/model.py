@@ -10,12 +10,13 @@ from typing import Self
 import torch
 
 from deixis.device import CPU, device_of, to_device
+from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
 from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode, greedy
 from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
+from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
 from deixis.types import AttentionTrace, Candidate, Json, Regions
 from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
@@ -53,11 +54,23 @@ class Captioner:
         self.extractor.to(device)
         return self
 
+    @property
+    def describes_clips(self) -> bool:
+        """Whether it was trained on the frames of clips, and not on photographs."""
+        return self.network.config.frames > 0
+
+    def _require(self, regions: Sequence[Regions]) -> None:
+        """Raise an error if regions are of another extractor, or of a photograph where clips are expected."""
+        for one in regions:
+            self.extractor.require(one)
+            if self.describes_clips != (one.frames is not None):
+                given, wanted = ("a photograph", "clips") if self.describes_clips else ("a clip", "photographs")
+                raise DeixisError(f"{self.name} describes {wanted}, but {given} was given. Choose another --model.")
+
     @torch.no_grad()
     def decode(self, regions: Sequence[Regions], width: int | None = None) -> list[list[Candidate]]:
         """Return the candidates of each image, best score first; ``width`` overrides the beam of the configuration."""
-        for one in regions:
-            self.extractor.require(one)
+        self._require(regions)
         generation = replace(self.generation, beam=width or self.generation.beam)
         encoded = self.network.encode_regions(to_device(pad_regions(regions), device_of(self.network)))
         decode = greedy if generation.beam == 1 else beam_search
@@ -69,8 +82,7 @@ class Captioner:
         self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]]
     ) -> list[list[Candidate]]:
         """Return given sentences of each image as candidates: their log-probability and attention trace."""
-        for one in regions:
-            self.extractor.require(one)
+        self._require(regions)
         device = device_of(self.network)
         rows = [[self._encode(words) for words in each] for each in sentences]
         ids = pad_ragged(rows, Vocabulary.pad).to(device)
@@ -126,16 +138,16 @@ class Captioner:
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Captioner:
         """Read what :meth:`save_pretrained` wrote."""
-
-        def build(config: Json) -> tuple[Decoder, Captioner]:
+        with open_model(folder, "captioner") as config:
             sizes = from_dict(DecoderConfig, config["decoder"], BOUNDS)
-            network = build_network(lambda: Decoder(sizes), folder)
-            vocabulary = load_vocabulary(folder, sizes.vocabulary)
-            generation = GenerationConfig.from_json(config.get("generation") or config["style"])
-            return network, cls(network, vocabulary, config["extractor"], str(config["name"]), generation)
-
-        captioner = read_model(folder, "captioner", build)
-        width = captioner.network.config.features
-        captioner.ood = OodDetector.load(Path(folder), width)
-        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name, width)
+            captioner = cls(
+                load_network(Decoder, sizes, folder),
+                load_vocabulary(folder, sizes.vocabulary),
+                config["extractor"],
+                str(config["name"]),
+                GenerationConfig.from_json(config.get("generation") or config["style"]),
+            )
+            captioner.hash = folder_hash(folder)
+        captioner.ood = OodDetector.load(Path(folder), sizes.features)
+        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name, sizes.features)
         return captioner

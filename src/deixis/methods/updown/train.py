@@ -18,9 +18,11 @@ from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.noise import fold
+from deixis.layers.padding import temporal_rows
 from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
 from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.frame_threshold import frame_threshold
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
@@ -103,7 +105,7 @@ class Network(nn.Module):
                 f"recipe {self.recipe.name} learns from boxes, and the training data has none. "
                 "Choose a recipe without the loss 'supervised', or data with boxes."
             )
-        terms = {"attention": weights.attention * attention_nll(decoded.attention, batch.positive)}
+        terms = {"attention": weights.attention * attention_nll(decoded.attention, batch.positive, batch.within)}
         if decoder.config.classes:
             known = region_classification(decoder, batch.regions.features, batch.classes)
             terms["classes"] = weights.classes * known
@@ -134,6 +136,14 @@ def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions, head: Clas
                 "or change the recipe with --model.image grid."
             )
         model = replace(model, image_features=len(like.image_vector))
+    if bool(model.frames) != (like.frames is not None):
+        given, wanted = ("photographs", "clips") if model.frames else ("clips", "photographs")
+        ending = "a recipe without -video" if model.frames else "a recipe with -video, such as gvd-video"
+        raise DeixisError(f"recipe {recipe.name} describes {wanted}, but the data has {given}. Choose {ending}.")
+    if model.temporal:
+        own = like.temporal is None  # rows of the sampled frames, all of them appearance
+        motion, steps = (0, model.frames) if own else (model.motion, model.steps)
+        model = replace(model, temporal=temporal_rows(like).shape[1], motion=motion, steps=steps)
     if head is not None and model.fc7:
         model = replace(model, fc7=len(head.fc7_bias), classes=len(head.names) if model.classes else 0)
     return model
@@ -208,7 +218,11 @@ def train_updown(
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
         best = captioner(network)
-        best.ood, best.blank = ood(), blank()
+        if config.frames:
+            threshold = frame_threshold(best, data)
+            best.generation = replace(best.generation, frame_threshold=threshold)
+        else:  # checks of photographs
+            best.ood, best.blank = ood(), blank()
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
 
     train(
@@ -338,6 +352,8 @@ def _with_boxes(examples: Sequence[Example], samples: Sequence[Sample], max_word
             for phrase in caption.phrases:
                 entity, head = sample.entity(phrase.entity or ""), parsed.head(phrase.start, phrase.end)
                 if entity is not None and head is not None and head < max_words:
-                    targets += [Target(number, head, (x1, y1, x2, y2)) for x1, y1, x2, y2 in entity.boxes.tolist()]
+                    frames = [None] * len(entity.boxes) if entity.frames is None else entity.frames.tolist()
+                    boxes = zip(entity.boxes.tolist(), frames, strict=True)
+                    targets += [Target(number, head, (x1, y1, x2, y2), frame=at) for (x1, y1, x2, y2), at in boxes]
         supervised.append(replace(example, targets=tuple(targets)))
     return supervised
