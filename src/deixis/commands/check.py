@@ -11,7 +11,6 @@ from rich.text import Text
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, stdout_console
 from deixis.commands.corpus import write_parts
 from deixis.corpus.options import CorpusOptions
-from deixis.errors import UsageError
 from deixis.pipelines.models import DEFAULT_GROUNDER
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ def check(
         from deixis.corpus.work import CheckWork
 
         return write_parts(CheckWork(model, caption, device), [photo], corpus, console)
-    if not caption.strip():
-        raise UsageError('no caption is given. Give a sentence after the photograph, for example "a dog on grass".')
     with console.status("loading the model"):
         from deixis.pipelines.check import check as check_photo
         from deixis.pipelines.clip import open_source
