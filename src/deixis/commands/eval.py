@@ -12,6 +12,8 @@ from deixis.commands.console import (
     AsJson,
     CheckOption,
     Device,
+    Generation,
+    GenerationOptions,
     PlaceOption,
     Quiet,
     RerankOption,
@@ -39,6 +41,7 @@ def eval(
     rerank: RerankOption = "grounder",
     place: PlaceOption = None,
     check: CheckOption = "all",
+    generation: Generation = GenerationOptions(),  # noqa: B008
     shown: int = 12,
     device: Device = "auto",
     threads: Threads = 0,
@@ -87,6 +90,7 @@ def eval(
     name, results = f"eval-{split}", None
     if is_captioner(source):
         models = load_models(model, grounder, device)
+        generation.apply(models.captioner)
         if models.grounder is not None:
             other = model_folder(grounder or models.grounder.name)
             about["grounder"] = models.grounder.name

@@ -15,10 +15,11 @@ from deixis.vision.store import FeatureStore
 if TYPE_CHECKING:
     from deixis.training.published import Imported
 
-Kind = Literal["scan"]
+Kind = Literal["scan", "updown"]
 
 READERS: dict[Kind, tuple[str, str]] = {
     "scan": ("deixis.methods.scan.published", "import_published"),
+    "updown": ("deixis.methods.updown.published", "import_published"),
 }
 """Kind of weights -> module and function that reads them: ``PublishedFiles`` to ``Imported``."""
 
@@ -36,7 +37,7 @@ def import_(
 
     For example: deixis import scan model_best.pth.tar --vocabulary f30k_precomp_vocab.json --features f.store -o m
 
-    No code of the file is run. Kinds: scan (SCAN and POS-SCAN).
+    No code of the file is run. Kinds: scan (SCAN and POS-SCAN), updown (captioners of POS-SCAN).
 
     Args:
         kind: kind of the weights.

@@ -19,7 +19,7 @@ from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.references import Reference
 from deixis.metrics.retrieval import retrieval
 from deixis.metrics.score import Score
-from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream
+from deixis.pipelines.caption import DEFAULT, CaptionOptions, beam_width, caption_stream
 from deixis.pipelines.ground import check_place
 from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_grounder, load_models
 from deixis.pipelines.photo import Photo
@@ -66,12 +66,17 @@ def evaluate_captions(
     captions = {image: replace(result.caption, image=image) for image, result in results.items()}
     predictions = Predictions(Path(models.captioner.name), "deixis", captions, phrases=answers)
     evaluation = evaluate(predictions, reference, Options(metrics=tuple(metrics), missing="skip"))
-    return CaptionEvaluation(results, predictions, sign(evaluation, place, options) if sign_options else evaluation)
+    if sign_options:
+        captioner = models.captioner
+        branches = captioner.network.config.branches
+        mark = captioner.generation.mark(beam_width(models, options), branches)
+        evaluation = sign(evaluation, place, options, mark)
+    return CaptionEvaluation(results, predictions, evaluation)
 
 
-def sign(evaluation: Evaluation, place: str, options: CaptionOptions) -> Evaluation:
-    """Add the source of the boxes and the disabled pipeline steps to each signature."""
-    mark = f"place:{place}|words:{'own' if place in ('attention', 'vote') else 'head'}"
+def sign(evaluation: Evaluation, place: str, options: CaptionOptions, generation: str) -> Evaluation:
+    """Add the rules of generation, the source of the boxes and the disabled pipeline steps to each signature."""
+    mark = f"{generation}|place:{place}|words:{'own' if place in ('attention', 'vote') else 'head'}"
     if options.rerank == "none":
         mark += "|rerank:none"
     if options.checks != DEFAULT.checks:

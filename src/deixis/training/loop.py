@@ -36,6 +36,7 @@ def train(
     save: Callable[[Net, int, Scores], None],
     callbacks: Callbacks | None = None,
     finished: Callable[[Sequence[Line]], bool] = lambda lines: False,
+    restore: Callable[[Net], None] | None = None,
     save_every: float = 120.0,
 ) -> Net:
     """Train a network with a recipe; call ``save(network, epoch, scores)`` after each new best epoch.
@@ -43,7 +44,8 @@ def train(
     ``network(phase, batch, progress)`` returns the weighted loss terms of a batch. ``progress`` increases from 0 to 1
     during training. Terms without gradient are only logged. ``validate`` returns scores. The best epoch of the last
     phase has the highest ``recipe.monitor`` and, among equal scores, the lowest training loss. ``finished(lines)`` gets
-    the log of the current phase and returns True to end it.
+    the log of the current phase and returns True to end it. ``restore(network)`` loads the weights that ``save`` wrote
+    last, for phases that start from the best epoch.
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
     the seed and the step determine the order of the images and all dropout.
@@ -66,6 +68,9 @@ def train(
             continue
         if progress.batch == 0 and progress.epoch == start:
             _start_phase(recipe, phase, progress)
+            if phase.from_best and start and restore is not None:
+                restore(network)
+                plain.state.clear()
         wrapped.train()
         order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
         for rows in _batches(order, recipe.batch_images, progress.batch):
@@ -81,6 +86,8 @@ def train(
             accelerator.backward(loss)
             if recipe.schedule.clip_norm:
                 accelerator.clip_grad_norm_(trained, recipe.schedule.clip_norm)
+            if recipe.schedule.clip_value:
+                nn.utils.clip_grad_value_(trained, recipe.schedule.clip_value)
             optimiser.step()
             losses = {name: float(term.detach()) for name, term in terms.items()}
             _count(progress, losses, float(loss.detach()))
@@ -174,9 +181,11 @@ def _end_epoch(
     lines = [*read_log(run), line]
     append_line(run, line)
     done, schedule = progress.epoch - start + 1, recipe.schedule
-    counted, limit = (done, schedule.decay_every) if schedule.decay_every else (progress.waited, schedule.patience)
-    if not schedule.milestones and counted and counted % limit == 0:
-        progress.lr *= schedule.decay
+    # phases without a rate of their own continue the counter of the phase before
+    count = done if phase.lr else progress.epoch + 1
+    counted, limit = (count, schedule.decay_every) if schedule.decay_every else (progress.waited, schedule.patience)
+    if phase.decay and not schedule.milestones and counted and counted % limit == 0:
+        progress.lr = max(progress.lr * schedule.decay, min(progress.lr, schedule.min_lr))
     stop = schedule.early_stop_epochs
     if (stop and progress.waited >= stop) or finished(lines[-done:]):
         progress.stopped_phase = start + phase.epochs

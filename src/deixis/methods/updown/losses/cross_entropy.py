@@ -14,13 +14,14 @@ def cross_entropy(decoder: Decoder, decoded: Decoded, targets: Tensor, pad: int,
     """Mean negative log-probability of ``targets [I, C, T]`` over words and branches (DA Eq. 6).
 
     The vocabulary layer is not computed for padding. ``smoothing`` is the share of the target probability that is
-    spread evenly over all words.
+    spread evenly over all words. 0 if all targets are padding.
     """
     real = targets != pad
     states = decoded.states[real]  # [W, K, hidden]
     wanted = targets[real].unsqueeze(1).expand(-1, states.shape[1])
     logits = decoder.output(decoder.drop(states))
-    return F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), label_smoothing=smoothing)
+    summed = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), label_smoothing=smoothing, reduction="sum")
+    return summed / max(1, wanted.numel())
 
 
 @torch.no_grad()
