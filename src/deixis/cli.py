@@ -51,7 +51,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
 
 DEBUG = "--debug"
 LONGEST = 300  # characters of an unexpected error that are printed
-WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 """Errors of the system that say that a file cannot be written."""
 
 GROUPS = {

@@ -234,6 +234,8 @@ def write_error(path: Path, error: OSError | SafetensorError) -> DeixisError:
     match number:
         case errno.ENOSPC | errno.EDQUOT:
             step = "Free disk space and run the same command again."
+        case errno.EFBIG:
+            step = "Raise the limit of file sizes (ulimit -f), or choose another file system."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             step = "Choose a folder with write permission."
         case errno.ENOENT | errno.ENOTDIR:

@@ -1,4 +1,4 @@
-"""Image files of a folder, and search by name."""
+"""Image files and clips of a folder, and search by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
+from deixis.clips import SUFFIXES as VIDEO_SUFFIXES
+from deixis.clips import frame_files
 from deixis.errors import DeixisError, display_name
 from deixis.images import load_image
 
@@ -17,12 +19,30 @@ SUFFIXES = (
 
 
 def images_in(directory: Path) -> Iterator[Path]:
-    """Yield the image files of a folder and its subfolders in order; hidden files are left out."""
+    """Yield the image files of a folder and its subfolders in order; hidden files are left out.
+
+    Folders of frames (01.jpg .. 10.jpg) are clips and are left out, see :func:`clips_in`.
+    """
     for folder, inner, files in os.walk(directory):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
+        if frame_files(Path(folder)):
+            continue
         for name in sorted(files):
             path = Path(folder, name)
             if path.suffix.lower() in SUFFIXES and not name.startswith(".") and path.is_file():
+                yield path
+
+
+def clips_in(directory: Path) -> Iterator[Path]:
+    """Yield the video files and the folders of frames of a folder and its subfolders in order."""
+    for folder, inner, files in os.walk(directory):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        if frame_files(Path(folder)):
+            yield Path(folder)
+            continue
+        for name in sorted(files):
+            path = Path(folder, name)
+            if path.suffix.lower() in VIDEO_SUFFIXES and not name.startswith(".") and path.is_file():
                 yield path
 
 
@@ -48,12 +68,12 @@ class Photographs:
 
 
 def find_photographs(given: Sequence[Path]) -> list[Path]:
-    """Return the given files, and the images of given folders with their subfolders, each once."""
+    """Return the given files, and the images and clips of given folders with their subfolders, each once."""
     if len(given) == 1 and not given[0].exists():
         load_image(given[0])  # raises an error that names near files
     found: dict[Path, None] = {}
     for path in given:
-        inside = list(images_in(path)) if path.is_dir() else [path]
+        inside = [*clips_in(path), *images_in(path)] if path.is_dir() else [path]
         if not inside:
             raise DeixisError(f"{display_name(path)} has no photographs in it, nor in its subfolders.")
         found.update(dict.fromkeys(inside))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import reprlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ Place = Literal["attention", "vote"]
 """Box rules for attention over regions: the region with the most attention, or the one with the most votes."""
 HeatPlace = Literal["heat", "alpha", "threshold"]
 """Box rules for heat maps: the best region by our rule or by AMC's, or the box around the hottest connected area."""
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON of captions and groundings; raised when a field is added."""
 Point = tuple[float, float]
 Json = dict[str, Any]
@@ -69,6 +69,8 @@ class Regions:
     class_probs: npt.NDArray[np.floating] | None = None  # [N, C] probabilities of all classes of the source
     class_names: tuple[str, ...] = ()  # [C] their names; empty where the source has no class probabilities
     image_vector: npt.NDArray[np.floating] | None = None  # [V] feature of the whole image or video
+    temporal: npt.NDArray[np.floating] | None = None  # [T, R] features of the whole video over time
+    segment: tuple[float, float, float, float] | None = None  # of a video: number, count, start and end / duration
 
     def __post_init__(self) -> None:
         n = len(self.boxes)
@@ -90,12 +92,16 @@ class Regions:
             raise ValueError(f"class probabilities have shape {shape}, expected [N, {len(self.class_names)}]")
         if self.image_vector is not None and self.image_vector.ndim != 1:
             raise ValueError(f"the image vector has shape {self.image_vector.shape}, expected [V]")
+        if self.temporal is not None and (self.temporal.ndim != 2 or 0 in self.temporal.shape):
+            raise ValueError(f"the temporal features have shape {self.temporal.shape}, expected [T, R]")
+        if self.segment is not None and not 0 <= self.segment[2] < self.segment[3]:
+            raise ValueError(f"the segment from {self.segment[2]} to {self.segment[3]} of the video is empty")
 
     def __len__(self) -> int:
         return len(self.boxes)
 
     def select(self, rows: npt.ArrayLike) -> Regions:
-        """Some of the regions, by index or mask; grid, image vector, size and extractor stay."""
+        """Some of the regions, by index or mask; grid, vectors of the whole, size and extractor stay."""
         index = np.asarray(rows)
         return Regions(
             boxes=self.boxes[index],
@@ -109,7 +115,16 @@ class Regions:
             class_probs=None if self.class_probs is None else self.class_probs[index],
             class_names=self.class_names,
             image_vector=self.image_vector,
+            temporal=self.temporal,
+            segment=self.segment,
         )
+
+    def frame(self, number: int) -> Regions:
+        """The regions of one frame of a clip, as those of a photograph."""
+        if self.frames is None:
+            raise ValueError("these are regions of a photograph, which has no frames")
+        grid = None if self.grid is None else self.grid[number]
+        return replace(self.select(self.frames == number), frames=None, grid=grid, temporal=None, segment=None)
 
 
 @dataclass(frozen=True)
@@ -186,6 +201,7 @@ class AttentionTrace:
     branch_mask: npt.NDArray[np.bool_]  # [words, K] the branches that predicted the word
     boxes: npt.NDArray[np.floating]  # [N, 4] of the regions
     size: tuple[int, int]  # width, height of the image
+    frames: npt.NDArray[np.integer] | None = None  # [N] frame of each region of a clip; None for a photograph
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,8 +224,50 @@ class RerankWeights:
 
 
 @dataclass(frozen=True)
+class FrameBox:
+    """The place of a word or phrase in one sampled frame of a clip."""
+
+    frame: int
+    time: float  # seconds from the start of the file
+    box: Box
+    score: float
+    parts: tuple[Box, ...] = ()  # the boxes of this frame that were merged into `box`
+    shown: bool = True  # whether people see it: the word is probably present in the frame
+
+    def to_json(self) -> Json:
+        """Return ``{"frame", "time", "box", "score", "parts", "shown"}``."""
+        return {
+            "frame": self.frame,
+            "time": self.time,
+            "box": list(self.box),
+            "score": self.score,
+            "parts": [list(part) for part in self.parts],
+            "shown": self.shown,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> FrameBox:
+        """Return the box that :meth:`to_json` wrote."""
+        shown = _get(value, "shown")
+        if not isinstance(shown, bool):
+            raise DeixisError(f'the field "shown" must be true or false, not {_brief(shown)}.')
+        return cls(
+            _int(value, "frame"),
+            _float(value, "time"),
+            _box(_get(value, "box")),
+            _float(value, "score"),
+            _boxes(value.get("parts", ())),
+            shown,
+        )
+
+
+@dataclass(frozen=True)
 class Grounding:
-    """A word or a phrase and its place in the image."""
+    """A word or a phrase and its place in the image.
+
+    In a clip, ``track`` has its place in every sampled frame, and ``box``, ``parts`` and ``point`` are those of
+    ``frame``, its best one. Boxes of different frames are never merged.
+    """
 
     text: str
     box: Box
@@ -222,6 +280,14 @@ class Grounding:
     heat_point: Point | None = None  # maximum of the heat map, which may lie outside the box
     head: int | None = None  # index of the phrase's head word in the caption
     pos: str = ""  # "NOUN" or "VERB" for the grounding of a single word
+    initial_box: Box | None = None  # the box before regression moved it to `box`
+    frame: int | None = None  # frame of the box in a clip; None for a photograph
+    time: float | None = None  # of that frame, in seconds from the start of the file
+    track: tuple[FrameBox, ...] = ()  # of a clip: one box for each sampled frame with regions
+
+    def shown_at(self, frame: int) -> FrameBox | None:
+        """Return the box in a frame of a clip that people see; None where there is none."""
+        return next((one for one in self.track if one.frame == frame and one.shown), None)
 
     def pointing(self) -> Point:
         """Return the point (x, y) of this grounding: given, else the heat map's maximum, else the box centre."""
@@ -235,7 +301,8 @@ class Grounding:
     def to_json(self) -> Json:
         """Return the entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
 
-        ``point``, ``heat``, ``heat_point``, ``head`` and ``pos`` follow where they are set.
+        ``point``, ``heat``, ``heat_point``, ``head``, ``pos``, ``initial_box``, ``frame``, ``time`` and ``track``
+        follow where they are set.
         """
         value: Json = {
             "word": self.text,
@@ -245,7 +312,8 @@ class Grounding:
             "score": self.score,
             "parts": [list(part) for part in self.parts],
         }
-        return value | self._optional_json(("point", "heat", "heat_point", "head", "pos"))
+        names = ("point", "heat", "heat_point", "head", "pos", "initial_box", "frame", "time", "track")
+        return value | self._optional_json(names)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Grounding:
@@ -257,7 +325,7 @@ class Grounding:
             box=_box(_get(value, "box")),
             score=_float(value, "score"),
             parts=_boxes(value.get("parts", ())),
-            **_optional(value),
+            **optional_fields(value),
         )
 
     def to_phrase_json(self, model: str = "") -> Json:
@@ -269,14 +337,17 @@ class Grounding:
             "score": self.score,
             "model": model,
         }
-        return value | self._optional_json(("heat", "heat_point"))
+        return value | self._optional_json(("heat", "heat_point", "initial_box", "frame", "time", "track"))
 
     @classmethod
     def from_phrase_json(cls, value: Mapping[str, Any]) -> Grounding:
         """Return the grounding that :meth:`to_phrase_json` wrote."""
         _get(value, "point")
         return cls(
-            text=_text(value, "phrase"), box=_box(_get(value, "box")), score=_float(value, "score"), **_optional(value)
+            text=_text(value, "phrase"),
+            box=_box(_get(value, "box")),
+            score=_float(value, "score"),
+            **optional_fields(value),
         )
 
     def _optional_json(self, names: tuple[str, ...]) -> Json:
@@ -285,6 +356,8 @@ class Grounding:
             value = getattr(self, name)
             if isinstance(value, HeatMap):
                 found[name] = value.to_json()
+            elif name == "track":
+                found |= {name: [one.to_json() for one in value]} if value else {}
             elif isinstance(value, tuple):
                 found[name] = list(value)
             elif value not in (None, ""):
@@ -306,6 +379,7 @@ class GroundedCaption:
     caption: str = field(default="")  # the sentence as shown to people; the joined words where none is given
     word_groundings: tuple[Grounding, ...] = ()  # of single words; empty where `groundings` are of single words
     model_hash: str = ""  # of the weights and configuration that made it
+    times: tuple[float, ...] = ()  # of a clip: seconds of its sampled frames; empty for a photograph
 
     def __post_init__(self) -> None:
         if not self.caption:
@@ -327,7 +401,7 @@ class GroundedCaption:
 
     def to_json(self) -> Json:
         """Return the shape that every verb shares; :meth:`from_json` gives back an equal value."""
-        return {
+        value = {
             "image": self.image,
             "width": self.width,
             "height": self.height,
@@ -340,12 +414,13 @@ class GroundedCaption:
             "model_hash": self.model_hash,
             "schema": SCHEMA,
         }
+        return value | ({"times": list(self.times)} if self.times else {})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GroundedCaption:
         """Return the caption that :meth:`to_json` wrote; a missing or wrong field is named in a :class:`DeixisError`.
 
-        Captions of schema 1 have no ``word_groundings``, ``model_hash`` and ``schema``.
+        Captions of schema 1 have no ``word_groundings``, ``model_hash`` and ``schema``. Clips came with schema 3.
         """
         words = _get(value, "words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -362,6 +437,7 @@ class GroundedCaption:
                 caption=_text(value, "caption"),
                 word_groundings=_groundings(value.get("word_groundings", []), "word_groundings"),
                 model_hash=str(value.get("model_hash", "")),
+                times=_times(value.get("times", [])),
             )
         except ValueError as error:
             raise DeixisError(f"{error}.") from None
@@ -393,7 +469,19 @@ def _boxes(found: Any) -> tuple[Box, ...]:
     return tuple(_box(part) for part in found)
 
 
-def _optional(value: Mapping[str, Any]) -> dict[str, Any]:
+def _track(found: Any) -> tuple[FrameBox, ...]:
+    if not isinstance(found, list):
+        raise DeixisError(f'the field "track" must be a list, not {_brief(found)}.')
+    return tuple(FrameBox.from_json(value) for value in found)
+
+
+def _times(found: Any) -> tuple[float, ...]:
+    if not isinstance(found, list):
+        raise DeixisError(f'the field "times" must be a list of numbers, not {_brief(found)}.')
+    return tuple(_number(value, "times") for value in found)
+
+
+def optional_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the optional fields of a grounding that are set."""
     read: dict[str, Callable[[Any], Any]] = {
         "point": _point,
@@ -401,6 +489,10 @@ def _optional(value: Mapping[str, Any]) -> dict[str, Any]:
         "heat": HeatMap.from_json,
         "head": lambda found: _int({"head": found}, "head"),
         "pos": lambda found: _text({"pos": found}, "pos"),
+        "initial_box": _box,
+        "frame": lambda found: _int({"frame": found}, "frame"),
+        "time": lambda found: _number(found, "time"),
+        "track": _track,
     }
     return {name: reader(value[name]) for name, reader in read.items() if value.get(name) is not None}
 

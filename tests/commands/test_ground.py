@@ -42,7 +42,7 @@ def test_a_line_of_json_for_each_phrase(folder: Path, capsys: pytest.CaptureFixt
     assert [one["phrase"] for one in found] == ASKED
     assert {one["image"] for one in found} == {str(folder / "photo.png")}
     assert {one["model"] for one in found} == {"matcher"}
-    assert all(one["model_hash"] and one["schema"] == 2 for one in found)
+    assert all(one["model_hash"] and one["schema"] == 3 for one in found)
     assert set(found[0]) == {"image", "phrase", "box", "point", "score", "model", "heat", "model_hash", "schema"}
 
 

@@ -84,7 +84,7 @@ def test_the_shared_json_shapes() -> None:
         "model": "m",
         "word_groundings": [],
         "model_hash": "",
-        "schema": 2,
+        "schema": 3,
     }
     assert Grounding("a dog", (1, 2, 3, 4), 0.5).to_phrase_json("m") == {
         "phrase": "a dog",
@@ -126,7 +126,7 @@ def test_word_groundings_are_written_with_their_part_of_speech() -> None:
         ("dog", 2, "NOUN"),
         ("runs", 3, "VERB"),
     ]
-    assert (value["model_hash"], value["schema"]) == ("0123abcd", 2)
+    assert (value["model_hash"], value["schema"]) == ("0123abcd", 3)
     assert GroundedCaption.from_json(value) == caption
     assert caption.nouns() == (noun,)
     assert caption.all_words() == (noun, verb)

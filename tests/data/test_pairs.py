@@ -159,7 +159,7 @@ def test_shares_must_make_sense():
 
 def test_one_captions_file_is_meant(tmp_path):
     assert not pairs.recognise(tmp_path)
-    with pytest.raises(DeixisError, match="Add one with the columns image and caption"):
+    with pytest.raises(DeixisError, match=r"Add one with the columns image \(or clip\) and caption"):
         pairs.splits(tmp_path)
     write(tmp_path, "csv")
     write(tmp_path, "jsonl")

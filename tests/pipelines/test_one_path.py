@@ -221,12 +221,12 @@ def test_command_line_python_and_http_ground_phrases_alike(
     option = [] if place is None else ["--place", place]
     printed = run(capsys, "ground", str(photo), *PHRASES, *option)
     found = deixis.load_grounder(device="cpu")(photo, PHRASES, place)
-    about = {"image": str(photo), "model_hash": found.model_hash, "schema": 2}
+    about = {"image": str(photo), "model_hash": found.model_hash, "schema": 3}
     assert printed == [one | about for one in found.to_dict()["groundings"]]
     if place is None:
         answer = post(client, "/v1/ground", photo, phrase=PHRASES)
         assert [without_found(one) for one in answer["groundings"]] == found.to_dict()["groundings"]
-        assert (answer["model_hash"], answer["schema"]) == (found.model_hash, 2)
+        assert (answer["model_hash"], answer["schema"]) == (found.model_hash, 3)
         assert [one["found"] for one in answer["groundings"]] == [one.score >= 0.5 for one in found]
 
 

@@ -97,7 +97,7 @@ def test_a_check_result_names_absent_phrases(results: dict[str, Any]) -> None:
 def test_to_dict_is_json(results: dict[str, Any], kind: str) -> None:
     record = results[kind].to_dict()
     assert json.loads(json.dumps(record)) == record
-    assert record["schema"] == 2
+    assert record["schema"] == 3
     assert {"model", "model_hash", "groundings"} <= set(record)
 
 

@@ -300,11 +300,16 @@ def slow_upload(server: Server) -> socket.socket:
     return line
 
 
-def test_slow_uploads_keep_nobody_out(serve: Server, engine: Engine) -> None:
+def test_slow_uploads_keep_nobody_out(
+    engine: Engine, start: Callable[[FastAPI], Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "close", lambda: None)  # the engine is shared by all tests
+    serve = start(serve_app(engine, UploadLimits(bytes=400_000, seconds=600.0, open=4)))
     slow = [slow_upload(serve) for _ in range(engine.limits.waiting + 10)]  # more than there are places
     answer = serve.send("POST", "/v1/caption", photo(), Content_Type="image/png")
     assert answer.status == 200
     assert engine.under_way == 0
+    slow[0].settimeout(20)
     assert slow[0].recv(100).startswith(b"HTTP/1.1 408")  # the oldest was dropped for a new one
     for line in slow:
         line.close()

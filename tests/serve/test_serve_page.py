@@ -128,7 +128,7 @@ def test_the_sentence_is_shown_as_the_server_writes_it(page: Page) -> None:
     """Capitals of names, brackets, apostrophes and dots; phrases are found in the sentence by their words."""
     place = {"box": [1, 1, 30, 30], "score": 0.9, "parts": []}
     answer = {
-        "image": "", "width": 60, "height": 40, "logprob": None, "model": "m", "model_hash": "", "schema": 2,
+        "image": "", "width": 60, "height": 40, "logprob": None, "model": "m", "model_hash": "", "schema": 3,
         "caption": "A man's TV (old) in the…",
         "words": ["a", "man", "'s", "tv", "-lrb-", "old", "-rrb-", "in", "the"],
         "groundings": [{"word": "man", "start": 1, "end": 2} | place, {"word": "'s tv", "start": 2, "end": 4} | place],

@@ -213,3 +213,9 @@ def test_boxes_of_absent_phrases_are_dashed() -> None:
             if isinstance(item, Rect) and item.stroke == draw.colour(0) and item.box == (10, 10, 200, 200)
         ]
         assert [item.dashed for item in edge] == [bool(absent)]
+
+
+def test_the_box_before_regression_is_dashed() -> None:
+    moved = Grounding("dog", (20, 20, 80, 80), 0.9, initial_box=(10, 10, 60, 60))
+    mark = Mark.of(moved, "#123456")
+    assert mark.parts == ((10, 10, 60, 60),)  # parts are drawn as thin dashed boxes

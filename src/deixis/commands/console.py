@@ -50,7 +50,7 @@ Threads = Annotated[int, tyro.conf.arg(help="threads of torch; 0: one per core."
 Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
 Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]
 Boxes = Annotated[int, tyro.conf.arg(help="maximum number of boxes per image, including the whole image.")]
-Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, or timm-MODEL if timm is installed.")]
+Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, resnet101:FILE.pth, or timm-MODEL.")]
 Host = Annotated[str, tyro.conf.arg(help="address to listen on; 0.0.0.0 accepts connections from other machines.")]
 AllowHost = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],

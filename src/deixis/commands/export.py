@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
+from rich.console import Console
 
 from deixis.commands.console import AsJson, Quiet, print_json, print_some, stderr_console
 from deixis.data import Skipped, load
@@ -20,7 +21,7 @@ LISTED = 10  # skipped records that are printed; --json has all
 def export(
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")],
     *,
-    to: Format,
+    to: Format | Literal["npz", "parquet"],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
     images: Path | None = None,
     data: Path | None = None,
@@ -39,8 +40,9 @@ def export(
     For example: deixis export captions.jsonl --to label-studio --out tasks --images photos
 
     Args:
-        source: predictions, or an export.
+        source: predictions, an export, or a feature store.
         to: output format. coco, label-studio, flickr30k-entities and pascal-voc are folders; csv and jsonl are files.
+            npz (a folder) and parquet (a file) have the regions of a feature store, see docs/features.md.
         out: output file or folder.
         images: folder of the photographs, for sizes and file names that the predictions do not have.
         data: data set whose captions contain the phrases; the output then has grounded captions.
@@ -49,6 +51,8 @@ def export(
         prefix: prefix that turns an image name into its address in Label Studio.
         as_json: write a summary to stdout as JSON.
     """
+    if to == "npz" or to == "parquet":
+        return _export_store(source, to, out, stderr_console(quiet))
     if out.is_dir() if to in FILES else out.is_file():
         expected = f"a file such as predictions{FILES[to]}" if to in FILES else "a folder"
         raise DeixisError(f"{out} exists already and is not {expected}, which {to} needs. Choose another --out.")
@@ -78,4 +82,17 @@ def export(
         console.print(f"{len(skipped):,} records skipped:")
         print_some(console, skipped, LISTED, "; --json lists them all")
     console.print(f"{out}: {len(pictures):,} images, {captions:,} captions, {boxes:,} boxes as {to}", markup=False)
+    return 0
+
+
+def _export_store(store: Path, layout: Literal["npz", "parquet"], out: Path, console: Console) -> int:
+    """Write the regions of a feature store in the plain layout."""
+    from deixis.vision.layouts.plain import write_plain
+    from deixis.vision.store import FeatureStore
+
+    if out.exists():
+        raise DeixisError(f"{out} exists already. Choose another --out.")
+    with console.status(f"writing {out}"):
+        images = write_plain(FeatureStore(store), layout, out)
+    console.print(f"{out}: {images:,} images as {layout}", markup=False)
     return 0

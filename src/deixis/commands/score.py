@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from deixis.commands.console import AsJson, Quiet, print_evaluation, stderr_console
+from deixis.data.dictionary import read_classes
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import read_lemmas, read_predictions, read_proposals
 from deixis.metrics.references import read_reference
@@ -26,6 +27,8 @@ def score(
     lemmas: Path | None = None,
     min_count: int | None = None,
     proposals: Path | None = None,
+    classes: Path | None = None,
+    eval_mode: Literal["", "gen", "GT"] = "",
     spice_jars: Path | None = None,
     as_json: AsJson = False,
     out: Path | None = None,
@@ -53,6 +56,8 @@ def score(
         min_count: minimum frequency of an object class in the training captions. If not given: 100 for the whole of
             Flickr30k Entities, elsewhere in proportion to the number of training images.
         proposals: COCO results file of boxes, for the upper bound of selecting the best of them.
+        classes: list of object classes, such as dic_flickr30k.json or flickr30k_class_name.txt.
+        eval_mode: sentences of a GVD submission that does not state it: generated (gen) or ground truth (GT).
         spice_jars: folder with the CoreNLP jars for SPICE.
         as_json: write the scores to stdout as JSON.
         out: write the scores with their per-item statistics, for 'deixis compare'.
@@ -72,6 +77,8 @@ def score(
             proposals=None if proposals is None else read_proposals(proposals, truth.images),
             spice_jars=spice_jars,
             quiet=quiet,
+            classes=None if classes is None else read_classes(classes),
+            eval_mode=eval_mode,
         )
     result = evaluate(predicted, truth, options)
     about = {

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
+from deixis.data.dictionary import read_classes, read_vocabulary
 from deixis.files import exclusive, make_folder, write_atomic
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
@@ -49,6 +50,8 @@ class Options(Generic[AnyRecipe]):
     cycle: Switch = False  # replace the loss of the last phase by the cycle of Cyclical
     reward: Literal["", "cider"] = ""  # then train self-critically with this reward
     reward_model: str = ""  # matcher whose score is added to the reward: scan, pos-scan or the folder of a trained one
+    vocabulary: Path | None = None  # words of a published file: dic_flickr30k.json, cocotalk.json, SCAN's vocabulary
+    classes: Path | None = None  # object classes of a published file: dic_flickr30k.json or flickr30k_class_name.txt
     seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
@@ -90,6 +93,10 @@ def train(options: Options[Recipe]) -> int:
     store = FeatureStore(options.features)
     with console.status(f"reading {options.data}"):
         data = TrainingData.from_folder(options.data, store, options.train_split, options.val_split)
+        if options.vocabulary is not None:
+            data = replace(data, vocabulary=read_vocabulary(options.vocabulary))
+        if options.classes is not None:
+            data = replace(data, classes=read_classes(options.classes))
     given = options.init_from
     init = InitFrom(
         None if not given else Path(given) if Path(given).is_file() else model_folder(given),

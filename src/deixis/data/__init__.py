@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, cast
 
-from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
+from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Segment, Skipped
 from deixis.errors import DeixisError
 
 __all__ = [
@@ -30,13 +30,17 @@ __all__ = [
     "Expected",
     "Loader",
     "Sample",
+    "Segment",
     "Skipped",
     "load",
     "loader",
     "recognise",
 ]
 
-LOADERS = ("flickr30k_entities", "visual_genome", "refer", "activitynet_entities", "coco", "pairs")
+LOADERS = (
+    *("flickr30k_entities", "gvd", "talk", "scan_precomp", "visual_genome", "refer"),
+    *("activitynet_entities", "coco", "pairs"),
+)
 """The data set modules, in the order in which :func:`recognise` tries them; the most general is last."""
 
 

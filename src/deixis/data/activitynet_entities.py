@@ -7,10 +7,12 @@ The official files, in the root or in its subfolder ``data``:
 ``anet_entities_cleaned_class_thresh50_hidden_test_skeleton.json``  segments without sentences
 ``split_ids_anet_entities.json``                                    the videos of training, validation and testing
 ``frames_10frm/<video>_segment_<00>/<01 .. 10>.jpg``                the frames, as in grounded video description
+``videos/<video>.mp4`` (or .mkv, .webm ...)                         the videos, used where a segment has no frames
 
-Each segment has ten equal clips. The annotated frame is the middle frame of a clip, resized to a width of 720 pixels.
-Boxes are in pixels of these frames, and frame ``i`` is the file ``i + 1``. Corners are inclusive (the official
-evaluator uses ``x2 - x1 + 1``), so the loader adds one pixel to x2 and y2.
+Each segment has ten equal clips. The annotated frame is the middle frame of a clip, resized to a width of 720 pixels
+(its height may be more). Boxes are in pixels of these frames; frames of another size are resized when they are opened.
+Frame ``i`` is the file ``i + 1``. Corners are inclusive (the official evaluator uses ``x2 - x1 + 1``), so the loader
+adds one pixel to x2 and y2.
 
 One sample is one segment, with the id ``<video>_segment_<number>``. Each object word is a phrase of one word: its head
 is the word, its type the class (``men``: ``man``). Words with the same boxes ("the man ... he") share an entity.
@@ -24,12 +26,14 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from deixis import boxes as geometry
+from deixis.clips import FRAMES, SUFFIXES
 from deixis.data.reading import (
     BadFile,
     BadRecord,
@@ -41,14 +45,13 @@ from deixis.data.reading import (
     plain_name,
     read_json,
 )
-from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
+from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Segment, Skipped
 from deixis.errors import DeixisError
 from deixis.language.tokenise import align
 from deixis.types import Box, Phrase
 
 NAME = "activitynet_entities"
 
-FRAMES = 10
 FRAME_WIDTH = 720
 
 _STEM = "anet_entities_cleaned_class_thresh50_"
@@ -60,6 +63,7 @@ _ANNOTATIONS = {  # split -> its file, and its key in the list of videos
     "hidden_test": (f"{_STEM}hidden_test_skeleton.json", None),
 }
 _FRAME_FOLDERS = ("frames_10frm", "frames")
+_VIDEOS = "videos"
 _AUTHORS = "the authors of ActivityNet-Entities (L. Zhou and others), in the data folder of their repository"
 _NAMES = ("process_idx", "process_clss")
 _PLACES = ("process_bnd_box", "frame_ind")  # empty in the skeletons
@@ -80,7 +84,7 @@ def expected(root: Path) -> tuple[Expected, ...]:
         ),
         Expected(
             _frame_folder(root),
-            f"the {FRAMES} frames of each segment, sampled from the videos",
+            f"the {FRAMES} frames of each segment, sampled from the videos; or the videos in the folder {_VIDEOS}",
             "the organisers of ActivityNet 1.3 (videos on request)",
         ),
     )
@@ -113,16 +117,19 @@ def load(root: Path, split: str) -> Dataset:
     if not isinstance(annotations, dict):
         raise BadFile(path, 'the object "annotations" is missing')
     videos = list(annotations) if key is None else _listed(root / _found(root, _SPLIT_FILE), key)
-    folder = root / _frame_folder(root)
+    media = _Media(root)
     samples: list[Sample] = []
     skipped: list[Skipped] = []
     for video in dict.fromkeys(videos):
         try:
             if video not in annotations:
                 raise BadRecord("the video is in the list of videos, but has no annotation")
-            for number, segment in _segments(annotations[video]):
+            record = annotations[video]
+            segments = list(_segments(record))
+            for number, segment in segments:
                 try:
-                    samples.append(_sample(plain_name(video), number, segment, folder, path, skipped))
+                    place = _segment(record, segment, number, 1 + max(each for each, _ in segments))
+                    samples.append(_sample(plain_name(video), number, segment, media, place, path, skipped))
                 except BadRecord as error:
                     skipped.append(Skipped(str(path), f"{video}, segment {number}: {error}"))
         except BadRecord as error:
@@ -145,7 +152,39 @@ def _segments(record: Any) -> Iterator[tuple[int, Any]]:
     yield from ((int(name), segments[name]) for name in sorted(segments, key=int))
 
 
-def _sample(video: str, number: int, record: Any, folder: Path, path: Path, skipped: list[Skipped]) -> Sample:
+class _Media:
+    """Frames and videos of the folder, listed once."""
+
+    def __init__(self, root: Path) -> None:
+        self.frames = root / _frame_folder(root)
+        self.folders = {path.name for path in self.frames.iterdir()} if self.frames.is_dir() else set()
+        videos = root / _VIDEOS
+        listed = sorted(videos.iterdir()) if videos.is_dir() else []
+        self.videos = {path.stem: path for path in listed if path.suffix.lower() in SUFFIXES}
+
+    def find(self, video: str, number: int, segment: Segment | None) -> tuple[tuple[Path, ...], Segment | None]:
+        """Frames of a segment and the segment with its video file; no frames where only the video exists."""
+        name = f"{video}_segment_{number:02d}"
+        if segment is not None and name not in self.folders and video in self.videos:
+            return (), replace(segment, path=self.videos[video])
+        return tuple(self.frames / name / f"{frame:02d}.jpg" for frame in range(1, FRAMES + 1)), segment
+
+
+def _segment(record: Any, segment: Any, number: int, count: int) -> Segment | None:
+    """Start and end of a segment, in seconds; None where the file does not give them."""
+    if not isinstance(segment, dict) or "timestamps" not in segment or "duration" not in record:
+        return None
+    first, second = get_numbers(segment, "timestamps", 2)
+    (duration,) = get_numbers({"duration": [record["duration"]]}, "duration", 1)
+    start, end = max(min(first, second), 0.0), max(first, second)  # a few official ones are the wrong way round
+    if duration <= 0 or end <= start:
+        raise BadRecord(f"the segment from {first:g} to {second:g} s of {duration:g} s is empty")
+    return Segment(start, end, duration, number=number, count=count, width=FRAME_WIDTH)
+
+
+def _sample(
+    video: str, number: int, record: Any, media: _Media, segment: Segment | None, path: Path, skipped: list[Skipped]
+) -> Sample:
     official = get_list(record, "tokens")
     if not all(isinstance(token, str) for token in official):
         raise BadRecord('"tokens" must be a list of strings')
@@ -173,13 +212,9 @@ def _sample(video: str, number: int, record: Any, folder: Path, path: Path, skip
             head = official[word].lower()
             phrases.append(Phrase(official[word], start, end, head, names[tuple(rows)], types=(label,)))
         captions = (Caption(text, tuple(map(sys.intern, aligned.tokens)), tuple(phrases)),)
-    frames_at = folder / f"{video}_segment_{number:02d}"
-    return Sample(
-        f"{video}_segment_{number}",
-        captions,
-        frames=tuple(frames_at / f"{frame:02d}.jpg" for frame in range(1, FRAMES + 1)),
-        entities=tuple(entities),
-    )
+    files, place_in_video = media.find(video, number, segment)
+    name = f"{video}_segment_{number}"
+    return Sample(name, captions, frames=files, entities=tuple(entities), segment=place_in_video)
 
 
 def _joined(official: list[str]) -> tuple[str, list[tuple[int, int]]]:

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deixis.data.reading import BadFile, read_json
+from deixis.data.reading import BadFile, read_json, read_lines
 from deixis.errors import DeixisError
+from deixis.language.classes import ObjectClasses
+from deixis.language.vocabulary import SPECIAL, Vocabulary
 
 UNKNOWN = ("UNK", "<unk>")
 """Names of the unknown word in published files."""
@@ -62,6 +64,42 @@ def read_dictionary(path: Path) -> Dictionary:
     by_lemma = {lemmas[name]: classes[number] for name, number in numbers.items() if name in lemmas}
     class_of = {word: by_lemma[lemmas[word]] for word in words if lemmas.get(word) in by_lemma}
     return Dictionary(path, words, classes, class_of, lemmas, _entries(path, value, video), video)
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Read the vocabulary of a published file, or one that ``deixis train`` wrote."""
+    value = read_json(path) if path.is_file() else None
+    if isinstance(value, dict) and "format" in value:
+        return Vocabulary.load(path)
+    words = read_dictionary(path).words
+    special = (*UNKNOWN, "<pad>", "<start>", "<end>", *SPECIAL)
+    try:
+        return Vocabulary(SPECIAL + tuple(word for word in words if word not in special))
+    except ValueError as error:
+        raise BadFile(path, str(error)) from None
+
+
+def read_classes(path: Path) -> ObjectClasses:
+    """Read object classes: a dictionary with ``wtod``, a list of names, or a file of :class:`ObjectClasses`.
+
+    In a list, a line has the names of one class, joined by commas; only these words have the class.
+    """
+    if path.suffix != ".json":
+        lines = [[name.strip() for name in line.split(",")] for _, line in read_lines(path)]
+        names = tuple(line[0] for line in lines)
+        words = {word: line[0] for line in lines for word in line}
+    else:
+        value = read_json(path)
+        if isinstance(value, dict) and "format" in value:
+            return ObjectClasses.load(path)
+        dictionary = read_dictionary(path)
+        if not dictionary.classes:
+            raise BadFile(path, 'no classes: the table "wtod" is missing')
+        names, words = dictionary.classes, dict(dictionary.class_of)
+    try:
+        return ObjectClasses(names, (0,) * len(names), words)
+    except ValueError as error:
+        raise BadFile(path, str(error)) from None
 
 
 def _words(path: Path, value: dict[str, Any]) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 ``Sentences/<id>.txt``      five captions, phrases marked ``[/EN#<chain>/<type>[/<type>...] words]``
 ``Annotations/<id>.xml``    the boxes of each chain; images without this file have no boxes
 ``train.txt`` ...           the image ids of each split
+``dataset_flickr30k.json``  Karpathy's splits, optional: ``karpathy:train`` ...
+``split_ids_flickr30k_entities.json``   GVD's splits (29,000 / 1,014 / 1,000), optional: ``gvd:train`` ...
 ``UNRELATED_CAPTIONS``      captions that do not describe their image: image id and number from 1
 
 A chain is an :class:`Entity`. Chain 0 marks phrases that are not visible; they keep their types and have no entity.
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deixis import boxes as geometry
-from deixis.data.reading import BadFile, BadRecord, Node, plain_name, read_lines, read_xml
+from deixis.data.reading import BadFile, BadRecord, Node, plain_name, read_json, read_lines, read_xml
 from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
 from deixis.errors import DeixisError
 from deixis.language.tokenise import align
@@ -27,6 +29,8 @@ NAME = "flickr30k_entities"
 
 CAPTIONS_PER_IMAGE = 5
 SPLITS = ("train", "val", "test")
+OTHER_LISTS = {"karpathy": "dataset_flickr30k.json", "gvd": "split_ids_flickr30k_entities.json"}
+"""Other splits of the same images: prefix of the split's name -> file."""
 IMAGE_FOLDERS = ("flickr30k-images", "flickr30k_images")
 
 _REPOSITORY = "the authors of Flickr30k Entities (B. Plummer and others), in their repository"
@@ -56,8 +60,12 @@ def recognise(root: Path) -> bool:
 
 
 def splits(root: Path) -> tuple[str, ...]:
-    """List the splits with a list of image ids."""
-    return tuple(split for split in SPLITS if (root / f"{split}.txt").is_file())
+    """List the splits with a list of image ids, then those of Karpathy and GVD if their files are there."""
+    found = [split for split in SPLITS if (root / f"{split}.txt").is_file()]
+    for family, name in OTHER_LISTS.items():
+        if (root / name).is_file():
+            found += [f"{family}:{split}" for split in SPLITS]
+    return tuple(found)
 
 
 def load(root: Path, split: str) -> Dataset:
@@ -69,8 +77,8 @@ def load(root: Path, split: str) -> Dataset:
     images = _image_folder(root)
     samples: list[Sample] = []
     seen: set[str] = set()
-    listing = root / f"{split}.txt"
-    for line, image_id in read_lines(listing):
+    listing, ids = _listed(root, split)
+    for line, image_id in ids:
         try:
             if plain_name(image_id) in seen:
                 raise BadRecord(f"duplicate image {image_id}")
@@ -81,6 +89,25 @@ def load(root: Path, split: str) -> Dataset:
         except BadFile as error:
             skipped.append(error.skipped)
     return Dataset(NAME, split, tuple(samples), tuple(skipped))
+
+
+def _listed(root: Path, split: str) -> tuple[Path, list[tuple[int | None, str]]]:
+    """The file that lists a split, and its image ids with their lines."""
+    family, _, part = split.rpartition(":")
+    if not family:
+        path = root / f"{split}.txt"
+        return path, [*read_lines(path)]
+    path = root / OTHER_LISTS[family]
+    if family == "gvd":
+        value = read_json(path)
+        names = value.get(part) if isinstance(value, dict) else None
+    else:
+        value = read_json(path, drop=("sentences", "sentids"))
+        images = value.get("images", []) if isinstance(value, dict) else []
+        names = [Path(str(image.get("filename"))).stem for image in images if image.get("split") == part]
+    if not isinstance(names, list) or not names:
+        raise BadFile(path, f"no images of the split '{part}'")
+    return path, [(None, str(name)) for name in names]
 
 
 def parse_caption(line: str) -> Caption:

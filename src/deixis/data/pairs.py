@@ -1,4 +1,4 @@
-"""Your own images with captions: a folder with ``captions.jsonl``, ``captions.csv`` or ``captions.tsv``.
+"""Your own images or clips with captions: a folder with ``captions.jsonl``, ``captions.csv`` or ``captions.tsv``.
 
 The columns (or JSON fields) are ``image``, ``caption`` and, optionally, ``split``. An image with several captions has
 several rows. ``image`` is a path in the folder or in its subfolder ``images``. Example of ``captions.csv``::
@@ -8,6 +8,16 @@ several rows. ``image`` is a path in the folder or in its subfolder ``images``. 
     beach.jpg,"a brown dog, wet from the sea",train
     kitchen.jpg,two people cook,val
 
+Clips have the column ``clip`` instead of ``image``: a video file or a folder of frames 01.jpg .. 10.jpg. The optional
+columns ``start`` and ``end`` are those of a segment, in seconds. Example::
+
+    clip,start,end,caption
+    kitchen.mp4,0,12.5,a man washes a pan
+    kitchen.mp4,12.5,30,he dries it with a towel
+    party.mp4,,,children dance in a garden
+
+The id of a segment is ``kitchen.mp4#12.5-30``. Without a ``split`` column, all segments of a clip are in one split.
+
 Without a ``split`` column, a hash of the image name and a seed determines the split (train, val or test). All captions
 of an image are in one split. Adding or removing other images does not change it.
 """
@@ -15,6 +25,7 @@ of an image are in one split. Adding or removing other images does not change it
 from __future__ import annotations
 
 import hashlib
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,8 +34,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from deixis.clips import frame_files
 from deixis.data.reading import BadFile, BadRecord, get_text, inside, read_json_lines, read_table
-from deixis.data.sample import Caption, Dataset, Expected, Sample, Skipped
+from deixis.data.sample import Caption, Dataset, Expected, Sample, Segment, Skipped
 from deixis.errors import DeixisError
 from deixis.language.tokenise import tokens
 
@@ -41,8 +53,8 @@ def expected(root: Path) -> tuple[Expected, ...]:
     return (
         Expected(
             found[0] if found else FILES[0],
-            "one row per caption: columns image, caption and, optionally, split (.jsonl, .csv or .tsv)",
-            "you: write it into the folder of your images",
+            "one row per caption: columns image (or clip, start, end), caption and, optionally, split",
+            "you: write it into the folder of your images or clips",
         ),
     )
 
@@ -73,9 +85,10 @@ def load(root: Path, split: str, *, seed: int = 0, fractions: Mapping[str, float
     for image_id, image in images.items():
         if by_column and not image.split:
             skipped.append(Skipped(str(path), f"{image_id} has no split", image.line))
-        elif split == (image.split or assign(image_id, seed, fractions)):
+        elif split == (image.split or assign(image.file, seed, fractions)):
             captions = tuple(Caption(text, tokens(text)) for text in image.captions)
-            samples.append(Sample(image_id, captions, path=image.path))
+            photo = image.path if image.segment is None else None
+            samples.append(Sample(image_id, captions, path=photo, frames=image.frames, segment=image.segment))
     return Dataset(NAME, split, tuple(samples), tuple(skipped))
 
 
@@ -94,8 +107,11 @@ def assign(image_id: str, seed: int = 0, fractions: Mapping[str, float] = FRACTI
 @dataclass
 class _Image:
     path: Path
+    file: str  # id of the image or clip, without the segment
     line: int
     split: str
+    segment: Segment | None = None  # of a clip
+    frames: tuple[Path, ...] = ()  # of a clip that is a folder of frames
     captions: dict[str, None] = field(default_factory=dict)  # ordered set: duplicate captions are removed
 
 
@@ -105,11 +121,16 @@ def _read(path: Path, root: Path, skipped: list[Skipped]) -> dict[str, _Image]:
     places: dict[str, Path] = {}
     for line, row in _rows(path, skipped):
         try:
-            name, caption = get_text(row, "image"), get_text(row, "caption")
+            clip = str(row.get("clip") or "").strip() != ""
+            name, caption = get_text(row, "clip" if clip else "image"), get_text(row, "caption")
             split = get_text(row, "split") if str(row.get("split") or "").strip() else ""
             place = places[name] if name in places else places.setdefault(name, _place(root, name))
-            image_id = place.relative_to(root).as_posix()
-            image = images.setdefault(image_id, _Image(place, line, split))
+            file = place.relative_to(root).as_posix()
+            segment, part = _segment(row, place) if clip else (None, "")
+            image_id = file + part
+            if image_id not in images:
+                images[image_id] = _Image(place, file, line, split, segment, frame_files(place) if clip else ())
+            image = images[image_id]
             if split and image.split and split != image.split:
                 raise BadRecord(f"{image_id} is in two splits: {image.split} (line {image.line}) and {split}")
             image.split = image.split or split
@@ -117,6 +138,30 @@ def _read(path: Path, root: Path, skipped: list[Skipped]) -> dict[str, _Image]:
         except BadRecord as error:
             skipped.append(Skipped(str(path), str(error), line))
     return images
+
+
+def _segment(row: Mapping[str, Any], place: Path) -> tuple[Segment, str]:
+    """Segment of a clip, and its part of the id; empty where the row has no times."""
+    start, end = (_seconds(row, name) for name in ("start", "end"))
+    if start is None and end is None:
+        return Segment(0.0, math.inf, math.inf, place), ""
+    first, last = start or 0.0, math.inf if end is None else end
+    if not 0 <= first < last:
+        raise BadRecord(f"the segment from {first:g} to {last:g} s is empty. Expected start < end")
+    return Segment(first, last, math.inf, place), f"#{first:g}-{'end' if end is None else f'{end:g}'}"
+
+
+def _seconds(row: Mapping[str, Any], name: str) -> float | None:
+    value = row.get(name)
+    if value is None or str(value).strip() == "":
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise BadRecord(f'"{name}" is {str(value)[:40]!r}. Expected seconds')
+    return seconds
 
 
 def _split_names(images: Mapping[str, _Image]) -> tuple[str, ...]:
@@ -130,7 +175,7 @@ def _rows(path: Path, skipped: list[Skipped]) -> Iterator[tuple[int, dict[str, A
         yield from read_json_lines(path, skipped)
         return
     for line, row in read_table(path, "," if path.suffix == ".csv" else "\t", skipped):
-        absent = [name for name in ("image", "caption") if name not in row]
+        absent = [name for name in ("image", "caption") if name not in row and not (name == "image" and "clip" in row)]
         if absent:
             columns = ", ".join(row)
             raise BadFile(path, f"missing column: {', '.join(absent)} (its columns: {columns})", 1)
@@ -150,7 +195,9 @@ def _place(root: Path, name: str) -> Path:
 def _captions_file(root: Path) -> Path:
     found = [root / name for name in FILES if (root / name).is_file()]
     if not found:
-        raise DeixisError(f"{root} has none of {', '.join(FILES)}. Add one with the columns image and caption.")
+        raise DeixisError(
+            f"{root} has none of {', '.join(FILES)}. Add one with the columns image (or clip) and caption."
+        )
     if len(found) > 1:
         raise DeixisError(f"{root} has both {found[0].name} and {found[1].name}. Remove one of them.")
     return found[0]

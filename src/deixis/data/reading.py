@@ -262,7 +262,7 @@ def _no_constant(name: str) -> NoReturn:
 def get(record: Any, name: str) -> Any:
     """Field of a JSON object; raise :class:`BadRecord` if it is missing or the record is not an object."""
     if not isinstance(record, dict):
-        raise BadRecord(f"expected a JSON object, got {_brief(record)}")
+        raise BadRecord(f"expected a JSON object, got {brief(record)}")
     if record.get(name) is None:
         raise BadRecord(f'the field "{name}" is missing')
     return record[name]
@@ -272,13 +272,13 @@ def get_text(record: Any, name: str) -> str:
     """Nonblank string field, stripped."""
     value = get(record, name)
     if not isinstance(value, str):
-        raise BadRecord(f'"{name}" is {_brief(value)}. Expected a string')
+        raise BadRecord(f'"{name}" is {brief(value)}. Expected a string')
     if not value.strip():
         raise BadRecord(f'"{name}" is empty')
     try:
         value.encode()
     except UnicodeEncodeError:  # JSON can contain a lone surrogate, which cannot be encoded
-        raise BadRecord(f'"{name}" is {_brief(value)}, with an invalid character (lone surrogate)') from None
+        raise BadRecord(f'"{name}" is {brief(value)}, with an invalid character (lone surrogate)') from None
     return value.strip()
 
 
@@ -286,7 +286,7 @@ def get_int(record: Any, name: str) -> int:
     """Integer field; ``12.0`` is accepted too, because some converters write it."""
     value = get(record, name)
     if not _finite(value) or value != int(value):
-        raise BadRecord(f'"{name}" is {_brief(value)}. Expected an integer')
+        raise BadRecord(f'"{name}" is {brief(value)}. Expected an integer')
     return int(value)
 
 
@@ -294,7 +294,7 @@ def get_list(record: Any, name: str) -> list[Any]:
     """List field."""
     value = get(record, name)
     if not isinstance(value, list):
-        raise BadRecord(f'"{name}" is {_brief(value)}. Expected a list')
+        raise BadRecord(f'"{name}" is {brief(value)}. Expected a list')
     return value
 
 
@@ -302,7 +302,7 @@ def get_numbers(record: Any, name: str, count: int) -> list[float]:
     """List field of exactly ``count`` finite numbers, such as a box."""
     value = get_list(record, name)
     if len(value) != count or not all(map(_finite, value)):
-        raise BadRecord(f'"{name}" is {_brief(value)}. Expected {count} numbers')
+        raise BadRecord(f'"{name}" is {brief(value)}. Expected {count} numbers')
     return [float(x) for x in value]
 
 
@@ -354,8 +354,8 @@ def _finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def _brief(value: Any) -> str:
-    # Limited in depth and breadth: a value may have millions of items, or contain itself.
+def brief(value: Any) -> str:
+    """Return a short form of a value for messages; the value may have millions of items, or contain itself."""
     text = _REPR.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -366,7 +366,7 @@ def _brief(value: Any) -> str:
 def plain_name(name: str) -> str:
     """Check that a name is a file name without a folder; raise :class:`BadRecord` otherwise."""
     if not re.fullmatch(r"[^/\\\0]+", name) or name in (".", ".."):
-        raise BadRecord(f"{_brief(name)} is not a file name without a folder")
+        raise BadRecord(f"{brief(name)} is not a file name without a folder")
     return name
 
 
@@ -377,9 +377,9 @@ def inside(root: Path, name: str) -> Path:
     """
     given = PurePosixPath(name.replace("\\", "/"))
     if "\0" in name or ".." in given.parts:
-        raise BadRecord(f"the path {_brief(name)} contains '..' or a null character")
+        raise BadRecord(f"the path {brief(name)} contains '..' or a null character")
     real_root = os.path.realpath(root)
     real = os.path.realpath(root / given)
     if os.path.commonpath([real_root, real]) != real_root:
-        raise BadRecord(f"the path {_brief(name)} is outside the folder")
+        raise BadRecord(f"the path {brief(name)} is outside the folder")
     return root / (os.path.relpath(real, real_root) if given.is_absolute() else given)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deixis.data import Caption, Sample
+from deixis.data.descriptions import NOT_VISUAL
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
 from deixis.localize.attention import ground_word
 from deixis.localize.points import bicubic_maximum
+from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.scan.model import ScanGrounder
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import Mention, Predictions, phrase_key
@@ -81,6 +83,11 @@ def sign(evaluation: Evaluation, place: str, options: CaptionOptions, generation
         mark += "|rerank:none"
     if options.checks != DEFAULT.checks:
         mark += f"|checks:{'+'.join(options.checks) or 'none'}"
+    return with_mark(evaluation, mark)
+
+
+def with_mark(evaluation: Evaluation, mark: str) -> Evaluation:
+    """Append a text to the signature of each score."""
     scores = tuple(replace(score, signature=f"{score.signature}|{mark}") for score in evaluation.scores)
     return replace(evaluation, scores=scores)
 
@@ -102,6 +109,8 @@ def evaluate_grounder(
     result = Evaluation(())
     if predictions.phrases:
         result = evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
+        if isinstance(grounder, ReirGrounder) and grounder.signature:
+            result = with_mark(result, grounder.signature)
     elif not isinstance(grounder, ScanGrounder):
         raise DeixisError(
             f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."
@@ -158,7 +167,7 @@ def grounded_phrases(
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
 ) -> Answers:
-    """Ground the phrases that have reference boxes.
+    """Ground the phrases that have reference boxes, together with all other visible phrases of their caption.
 
     To save memory, heat maps are replaced by the position of their maximum, which the pointing game uses.
     """
@@ -167,8 +176,12 @@ def grounded_phrases(
     answers: Answers = {}
     for (sample, number, caption), parsed in zip(captions, parses, strict=True):
         encoded = photos[sample.image_id].encoded(grounder)
-        found = grounder.ground(encoded, [caption_query(parsed, caption.phrases)], place)
-        for phrase, one in zip(caption.phrases, found, strict=True):
+        boxed = {(phrase.start, phrase.end) for phrase in caption.phrases}
+        phrases = [p for p in sample.captions[number].phrases if p.end > p.start and NOT_VISUAL not in p.types]
+        found = grounder.ground(encoded, [caption_query(parsed, phrases)], place)
+        for phrase, one in zip(phrases, found, strict=True):
+            if (phrase.start, phrase.end) not in boxed:
+                continue
             if one.heat is not None:
                 one = replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
             answers[Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)] = (one,)

@@ -33,14 +33,15 @@ def relations(parse: Parse, phrases: Sequence[Phrase] | None = None) -> tuple[Re
     return tuple(dict.fromkeys(_Clauses(parse, parse.phrases if phrases is None else phrases).relations()))
 
 
-def relation_categories(names: Iterable[str], minimum: int = 101) -> tuple[str, ...]:
-    """Return the relations that occur at least ``minimum`` times, most frequent first.
+def relation_categories(names: Iterable[str], minimum: int = 101, most: int = 0) -> tuple[str, ...]:
+    """Return the relations that occur at least ``minimum`` times, most frequent first; at most ``most`` if it is not 0.
 
     ReIR keeps those with more than 100 occurrences. Its category 0 is "no relation", so ``categories[i]`` is number
     ``i + 1``.
     """
     counts = Counter(names)
-    return tuple(sorted((n for n, count in counts.items() if count >= minimum), key=lambda n: (-counts[n], n)))
+    kept = sorted((n for n, count in counts.items() if count >= minimum), key=lambda n: (-counts[n], n))
+    return tuple(kept[:most] if most else kept)
 
 
 _NOMINAL = frozenset(["NOUN", "PROPN", "PRON", "NUM"])

@@ -60,6 +60,8 @@ class Options:
     proposals: Mapping[str, npt.NDArray[np.float64]] | None = None
     spice_jars: Path | None = None
     quiet: bool = False
+    classes: ObjectClasses | None = None  # of a published list; None: those of the reference or of its training split
+    eval_mode: str = ""  # of a GVD submission that does not state it: "gen" or "GT"
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,10 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
         raise DeixisError(
             f"{predictions.path} has no prediction for any image of the split '{reference.split}'. Check --split."
         )
-    groups = {group_of(metric) for metric in requested} or _applicable(predictions, reference)
+    mode = _eval_mode(predictions, reference, options)
+    guessed = mode and not (predictions.mode or options.eval_mode)
+    groups = {group_of(metric) for metric in requested} or _applicable(predictions, reference, mode)
+    _refuse_other_mode(predictions, groups, mode)
     run = _Run(predictions, reference, options)
     steps = {
         "captions": run.captions,
@@ -120,6 +125,8 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
         if metric not in run.absent and not any(covers(metric, score.name) for score in scores):
             names = ", ".join(score.name for score in run.scores)
             raise DeixisError(f"'{metric}' cannot be computed from these predictions. Available: {names or 'none'}.")
+    if guessed:
+        run.notes.append(f'the file has no "eval_mode"; it is scored as {mode}. Give --eval-mode to state it')
     return Evaluation(scores, run.absent, (*predictions.notes, *run.notes), run.class_counts, run.kinds)
 
 
@@ -138,15 +145,18 @@ def covers(metric: str, name: str) -> bool:
     return metric == name or name.startswith((f"{metric}-", f"{metric}[")) or metric == group_of(name)
 
 
-def _applicable(predictions: Predictions, reference: Reference) -> set[str]:
+OF_MODE = {"gen": {"grounding", "errors", "hallucination"}, "GT": {"words"}}
+"""Groups of metrics of the two kinds of GVD submissions: generated and ground-truth sentences."""
+
+
+def _applicable(predictions: Predictions, reference: Reference, mode: str) -> set[str]:
     groups: set[str] = set()
     boxes = reference.sentences or any(len(e.boxes) for sample in reference.samples for e in sample.entities)
     grounded = predictions.sentences or any(caption.groundings for caption in predictions.captions.values())
     if predictions.captions and reference.captions:
         groups.add("captions")
     if boxes and grounded:
-        on_reference = reference.sentences and _on_reference_sentences(predictions.sentences, reference.sentences)
-        groups |= {"words"} if on_reference else {"grounding", "errors", "hallucination"}
+        groups |= OF_MODE[mode or "gen"]
     if predictions.phrases and reference.phrases:
         groups.add("phrases")
     if not groups:
@@ -158,21 +168,58 @@ def _applicable(predictions: Predictions, reference: Reference) -> set[str]:
     return groups
 
 
-def _on_reference_sentences(predictions: Sentences, references: Sentences) -> bool:
-    """Whether the boxes belong to the words of the reference sentences, not to generated captions.
+def _eval_mode(predictions: Predictions, reference: Reference, options: Options) -> str:
+    """Return the mode of a GVD submission, "gen" or "GT"; refuse a file that contradicts it. "" for other files."""
+    if not predictions.sentences:
+        return ""
+    if predictions.mode and options.eval_mode and predictions.mode != options.eval_mode:
+        raise DeixisError(
+            f'{predictions.path} has "eval_mode": "{predictions.mode}", but --eval-mode is {options.eval_mode}. '
+            "Remove the option, or correct the file."
+        )
+    mode = options.eval_mode or predictions.mode
+    expected = {image: len(reference.sentences[image]) for image in predictions.sentences if reference.sentences}
+    entries = {image: len(found) for image, found in predictions.sentences.items()}
+    if not mode and any(count > 1 for count in expected.values()):  # one generated sentence, several true ones
+        mode = "gen" if set(entries.values()) == {1} else "GT"
+    if not mode:
+        mode = _mode_of_words(predictions, reference.sentences)
+    for image, count in entries.items():
+        wanted = 1 if mode == "gen" else expected.get(image, count)
+        if count != wanted:
+            kind = "generated sentences" if mode == "gen" else "ground-truth sentences"
+            raise DeixisError(
+                f"{predictions.path} has {count} entries of image {image}, but a file of {kind} (eval_mode {mode}) has "
+                f"{wanted}. Correct the file or its eval_mode."
+            )
+    return mode
 
-    True if each predicted word has the position and the class of an object word of the reference.
-    """
-    if not any(sentence.objects for sentences in predictions.values() for sentence in sentences):
-        return False
-    for image, sentences in predictions.items():
-        if len(sentences) != len(references[image]):
-            return False
-        for predicted, true in zip(sentences, references[image], strict=True):
-            classes = {word.index: word.name for word in true.objects}
-            if any(classes.get(word.index) != word.name for word in predicted.objects):
-                return False
-    return True
+
+def _mode_of_words(predictions: Predictions, references: Sentences) -> str:
+    """Return the mode of a file with one sentence per image that does not state it; refuse a doubtful one."""
+    words = [
+        (word, {true.index: true.name for true in references[image][0].objects} if image in references else {})
+        for image, (sentence, *_) in predictions.sentences.items()
+        for word in sentence.objects
+    ]
+    if not words or any(word.index not in known for word, known in words):
+        return "gen"
+    if all(known[word.index] == word.name for word, known in words):
+        return "GT"
+    raise DeixisError(
+        f"{predictions.path} has boxes at the object words of the reference, but with other classes. Add "
+        '"eval_mode": "gen" (generated sentences) or "GT" (ground-truth sentences) to the file, or give --eval-mode.'
+    )
+
+
+def _refuse_other_mode(predictions: Predictions, groups: set[str], mode: str) -> None:
+    """Refuse metrics of generated sentences for a file of ground-truth sentences, and the other way round."""
+    wrong = groups & set().union(*(names for kind, names in OF_MODE.items() if kind != mode)) if mode else set()
+    if wrong:
+        raise DeixisError(
+            f"{predictions.path} has eval_mode {mode}, which has no scores of {', '.join(sorted(wrong))}. "
+            f"Remove these --metrics; available: {', '.join(sorted(OF_MODE[mode]))}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +271,9 @@ class _Run:
         self.scores += grounded_captions.grounding_scores(
             objects.references, objects.predictions, self.protocol, objects.lemmas, objects.frequency, **about
         )
+        others = self.predictions.others
+        if self.reference.video and self.options.missing == "zero" and self.options.protocol == "official" and others:
+            self.scores = grounded_captions.per_file(self.scores, others)
 
     def errors(self) -> None:
         objects, about = self.objects_present()
@@ -255,17 +305,29 @@ class _Run:
     def phrase_words(self) -> tuple[Sentences, Sentences, dict[str, object]]:
         """Object words of the reference captions as predicted and as annotated, and fields of the signature."""
         options, samples = self.options, self.reference.samples
+        places = self.phrase_places()
+        classes, minimum = self.classes
+        answered = {image for image, _, _ in places}
+        with_boxes = [sample for sample in samples if sample.image_id in answered]
+        predicted = object_words.predicted_sentences(with_boxes, classes, places, options.lemmas, options.quiet)
+        references = object_words.reference_sentences(samples, classes, options.lemmas, options.quiet)
+        return predicted, references, {"lemma": self.lemma_name, "min_count": minimum}
+
+    def phrase_places(self) -> dict[tuple[str, int, int], object_words.Place]:
+        """Predicted places by image, caption number and first word of the phrase."""
+        if self.reference.video:  # phrases of a video have no answers by their words alone
+            given = self.predictions.phrases.items()
+            return {
+                (mention.image, mention.caption, mention.start): object_words.place_of(found[0])
+                for mention, found in given
+                if mention.caption is not None and mention.start is not None
+            }
         answers, _ = _answers(self.reference.phrases, self.predictions.phrases)
-        boxes = {
-            (reference.image, reference.caption, reference.start): answers[reference.id][0].box
+        return {
+            (reference.image, reference.caption, reference.start): object_words.place_of(answers[reference.id][0])
             for reference in self.reference.phrases
             if reference.id in answers and reference.caption is not None and reference.start is not None
         }
-        classes, minimum = self.classes
-        with_boxes = [sample for sample in samples if any(image == sample.image_id for image, _, _ in boxes)]
-        predicted = object_words.predicted_sentences(with_boxes, classes, boxes, options.lemmas, options.quiet)
-        references = object_words.reference_sentences(samples, classes, options.lemmas, options.quiet)
-        return predicted, references, {"lemma": self.lemma_name, "min_count": minimum}
 
     def hallucination(self) -> None:
         objects, about = self.objects_present()
@@ -347,6 +409,8 @@ class _Run:
         about = {**self.about(missing), "lemma": self.lemma_name}
         if objects.min_count is not None:
             about["min_count"] = objects.min_count
+        if self.options.classes is not None:
+            about["object_classes"] = _class_list_name(self.options.classes)
         return replace(objects, references=references), about
 
     @property
@@ -359,9 +423,14 @@ class _Run:
     @cached_property
     def classes(self) -> tuple[ObjectClasses, int | None]:
         """Object classes of a data set, and their minimum count in training (None for video data sets)."""
+        given = self.options.classes or self.reference.classes
         training = self.reference.training()
         if not training:
             self.notes.append(UNTRAINED)
+        if given is not None:
+            samples = training or self.reference.samples
+            found = object_words.find_classes(samples, 1, self.options.lemmas, self.options.quiet)
+            return _with_counts(given, dict(zip(found.names, found.counts, strict=True))), None
         minimum = object_words.default_minimum(len(training)) if training else 1
         if training and self.options.min_count is not None:
             minimum = self.options.min_count
@@ -381,7 +450,10 @@ class _Run:
         if self.reference.sentences:
             references, known = object_words.lemmatise(self.reference.sentences, lemmas, quiet)
             counts = self.reference.frequency or _count(references)
-            classes = object_words.named_classes(counts, captions.values(), lemmas, quiet)
+            if self.options.classes is not None:
+                classes = _with_counts(self.options.classes, counts)
+            else:
+                classes = object_words.named_classes(counts, captions.values(), lemmas, quiet)
             minimum = None
             if not self.reference.frequency:
                 self.notes.append(UNTRAINED)
@@ -391,6 +463,16 @@ class _Run:
         predicted = self.predictions.sentences or object_words.predicted_words(captions, classes, quiet)
         frequency = dict(zip(classes.names, classes.counts, strict=True))
         return _Objects(references, predicted, known, frequency, minimum)
+
+
+def _with_counts(classes: ObjectClasses, counts: Mapping[str, int]) -> ObjectClasses:
+    """Return the classes with their numbers of training mentions."""
+    return replace(classes, counts=tuple(counts.get(name, 0) for name in classes.names))
+
+
+def _class_list_name(classes: ObjectClasses) -> str:
+    text = json.dumps([classes.names, dict(classes.words)], sort_keys=True, ensure_ascii=False)
+    return f"{len(classes)}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _count(sentences: Sentences) -> Counter[str]:

@@ -9,7 +9,8 @@ The format is detected from the content. Formats and their records:
 ``coco``        a list of ``{"image_id", "caption"}``, or of ``{"image_id", "phrase", "bbox": [x, y, w, h], "score"}``
                 (or ``"category"`` or ``"label"`` instead of ``"phrase"``); boxes of one phrase are candidates.
 ``gvd``         a submission to GVD's Flickr30k or ActivityNet evaluator: ``{"results": {image: [{"clss",
-                "idx_in_sent", "bbox"}]}}``, or ``{video: {segment: {..., "bbox_for_all_frames"}}}``.
+                "idx_in_sent", "bbox"}]}}``, or ``{video: {segment: {..., "bbox_for_all_frames"}}}``, with
+                ``"eval_mode"``: ``"gen"`` or ``"GT"``.
 ``florence-2``  ``{"image", "<CAPTION_TO_PHRASE_GROUNDING>": {"bboxes": [[x1, y1, x2, y2], ...], "labels": [...]}}``,
                 in pixels. With a ``"caption"`` text it is a grounded caption. Without it, the labels are phrases. With
                 a number as ``"caption"``, they are phrases of that caption of the reference, from 0.
@@ -38,9 +39,11 @@ from deixis.data.reading import MAX_JSON, BadFile, read_json, read_text
 from deixis.errors import DeixisError
 from deixis.language.tokenise import align
 from deixis.metrics.grounded_captions import ObjectWord, Sentence
-from deixis.types import LARGEST, Box, GroundedCaption, Grounding, HeatMap, Point
+from deixis.types import LARGEST, Box, GroundedCaption, Grounding, HeatMap, Point, optional_fields
 
 FORMATS = ("deixis", "coco", "gvd", "florence-2", "kosmos-2")
+EVAL_MODES = ("gen", "GT")
+"""Values of "eval_mode" of a GVD submission: boxes of generated sentences, or of ground-truth sentences."""
 FLORENCE = "<CAPTION_TO_PHRASE_GROUNDING>"
 SLACK = 1.0
 """Tolerance in pixels for boxes that extend past the image, because of rounding or inclusive corners."""
@@ -83,6 +86,8 @@ class Predictions:
     sentences: Mapping[str, tuple[Sentence, ...]] = field(default_factory=dict)
     phrases: Mapping[Mention, tuple[Grounding, ...]] = field(default_factory=dict)  # candidates, best first
     notes: tuple[str, ...] = ()  # messages about skipped records
+    mode: str = ""  # of a GVD submission: "gen" (generated sentences) or "GT" (ground-truth sentences); "": not stated
+    others: int = 0  # predictions for images of other splits, which are left out
 
     def images(self) -> set[str]:
         """Images with at least one prediction."""
@@ -239,6 +244,7 @@ class _Reader:
         self.phrases: dict[Mention, list[Grounding]] = {}
         self.other_splits = 0
         self.unplaced = 0
+        self.mode = ""
 
     def error_at(self, reason: str) -> DeixisError:
         image = f" (image {self.image})" if self.image and self.image != self.place else ""
@@ -289,6 +295,8 @@ class _Reader:
             # stable sort: equal scores keep the order of the file
             phrases={m: tuple(sorted(found, key=lambda g: -g.score)) for m, found in self.phrases.items()},
             notes=tuple(notes),
+            mode=self.mode,
+            others=self.other_splits,
         )
 
     def record(self, record: Mapping[str, Any], format: str) -> None:
@@ -352,10 +360,14 @@ class _Reader:
             raise self.error_at(str(error).rstrip(".")) from None
         self.check_unique(self.image, "a caption of this image")
         groundings, words = (
-            tuple(replace(g, box=self.box(g.box, g.text)) for g in each)
-            for each in (caption.groundings, caption.word_groundings)
+            tuple(self.grounding(g) for g in each) for each in (caption.groundings, caption.word_groundings)
         )
         self.captions[self.image] = replace(caption, image=self.image, groundings=groundings, word_groundings=words)
+
+    def grounding(self, given: Grounding) -> Grounding:
+        """Check the boxes of a grounding and clip them to the image."""
+        track = tuple(replace(one, box=self.box(one.box, given.text)) for one in given.track)
+        return replace(given, box=self.box(given.box, given.text), track=track)
 
     def phrase(self, record: Mapping[str, Any]) -> None:
         phrase = self.text(record, "phrase")
@@ -382,7 +394,11 @@ class _Reader:
             x, y = self.numbers(record["point"], 2, f"the point of '{phrase}'")
             point = (x, y)
         heat = None if record.get("heat") is None else self.heat(record["heat"], phrase)
-        return Grounding(phrase, box, self.score(record), point=point, heat=heat)
+        try:
+            clip = optional_fields({name: record.get(name) for name in ("frame", "time", "track")})
+        except DeixisError as error:
+            raise self.error_at(str(error).rstrip(".")) from None
+        return self.grounding(Grounding(phrase, box, self.score(record), point=point, heat=heat, **clip))
 
     def heat(self, value: Any, phrase: str) -> HeatMap:
         try:
@@ -475,6 +491,9 @@ class _Reader:
         results = document.get("results") if isinstance(document, dict) else None
         if not isinstance(results, dict):
             raise DeixisError(f'{self.path} is not a GVD submission. Expected an object "results".')
+        self.mode = document.get("eval_mode", "")
+        if self.mode not in ("", *EVAL_MODES):
+            raise DeixisError(f'{self.path}: "eval_mode" is {_brief(self.mode)}. Expected {" or ".join(EVAL_MODES)}.')
         for name, entry in results.items():
             if isinstance(entry, dict):
                 parts = {segment_id(name, segment): [record] for segment, record in entry.items()}
@@ -491,6 +510,8 @@ class _Reader:
     def sentence(self, record: Any, video: bool) -> Sentence:
         """Read classes, word positions and boxes (one per frame in a video); corners are inclusive."""
         names = ("clss", "idx_in_sent", "bbox_for_all_frames" if video else "bbox")
+        if self.mode == "GT" and isinstance(record, dict) and isinstance(record.get("idx_in_sent"), list):
+            record = {"clss": [""] * len(record["idx_in_sent"])} | record  # the official evaluation never reads it
         columns = [record.get(name) if isinstance(record, dict) else None for name in names]
         lists = [column for column in columns if isinstance(column, list)]
         if len(lists) < 3 or len(set(map(len, lists))) > 1:

@@ -251,8 +251,7 @@ class _Pairs:
             for true in ref:
                 for at, box in enumerate(true.boxes):
                     for other, predicted_box in enumerate(predicted_at.boxes):
-                        # without frames, each box is compared with each other box
-                        if not true.frames or not predicted_at.frames or true.frames[at] == predicted_at.frames[other]:
+                        if _same_frame(true, at, predicted_at, other):
                             self.owner.append(self.count)
                             self.pred.append(predicted_box)
                             self.ref.append(box)
@@ -279,6 +278,13 @@ class _Pairs:
         partial[has] = (inside(pred, ref) & ~empty)[best[has]]
         enlarged[has] = (inside(ref, pred) & ~empty)[best[has]]
         return iou, partial, enlarged
+
+
+def _same_frame(true: ObjectWord, at: int, predicted: ObjectWord, other: int) -> bool:
+    """Whether two boxes are of one image or frame; a box without a frame is in no frame of a video."""
+    if not true.frames or not predicted.frames:
+        return not true.frames and not predicted.frames
+    return true.frames[at] == predicted.frames[other]
 
 
 def _one_pixel(boxes: Values) -> Bools:
@@ -483,6 +489,25 @@ def sentence_scores(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K
         )
         for name, value in values.items()
     ]
+
+
+def per_file(scores: Sequence[Score], others: int) -> list[Score]:
+    """Divide the scores per sentence by every segment of the file, as the published ActivityNet evaluator does.
+
+    ``others`` are the predicted segments of other splits; each counts as 0. The scores of this split alone get the name
+    ``F1_all_per_sent[split]``.
+    """
+    found = []
+    for score in scores:
+        found.append(score)
+        if score.name.endswith("_per_sent"):
+            found[-1] = replace(score, name=f"{score.name}[split]")
+            ids = (*score.ids, *(f"other split {i}" for i in range(others)))
+            items = np.append(score.items, np.zeros(others))
+            stats = np.concatenate([score.stats, np.tile([0.0, 1.0], (others, 1))])
+            mark = score.signature.replace("sentences:predicted", "sentences:file")
+            found.append(make_score(score.name, ids, items, stats, "mean", mark))
+    return found
 
 
 # Accuracy on reference sentences ------------------------------------------------------------------------------------

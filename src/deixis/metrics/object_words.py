@@ -16,10 +16,13 @@ from deixis.data import Caption, Entity, Sample
 from deixis.language.classes import ObjectClasses
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.metrics.grounded_captions import ObjectWord, Sentence, Sentences
-from deixis.types import Box, GroundedCaption, Phrase
+from deixis.types import Box, GroundedCaption, Grounding, Phrase
 
 Lemmas = Mapping[str, str] | None
 """Word -> lemma (a word without an entry is its own lemma); None: use spaCy."""
+
+Place = tuple[tuple[Box, ...], tuple[int, ...]]
+"""Boxes, and the frame of each in a video segment; no frames for an image."""
 
 USUAL_MINIMUM, USUAL_IMAGES = 100, 29_783
 """Minimum mentions of a class, for the number of training images of Flickr30k Entities.
@@ -62,7 +65,7 @@ def reference_sentences(
             _sentence(caption, next(parses), classes, [places.get(phrase.entity or "") for phrase in caption.phrases])
             for caption in sample.captions
         )
-        if sample.frames or any(len(entity.boxes) for entity in sample.entities):
+        if sample.is_video or any(len(entity.boxes) for entity in sample.entities):
             sentences[sample.image_id] = found
     return sentences
 
@@ -70,27 +73,23 @@ def reference_sentences(
 def predicted_sentences(
     samples: Sequence[Sample],
     classes: ObjectClasses,
-    boxes: Mapping[tuple[str, int, int], Box],
+    places: Mapping[tuple[str, int, int], Place],
     lemmas: Lemmas = None,
     quiet: bool = False,
 ) -> dict[str, tuple[Sentence, ...]]:
-    """Image -> captions with their object words, each with the predicted box of its phrase.
+    """Image -> captions with their object words, each with the predicted place of its phrase.
 
-    ``boxes`` maps (image, caption number, first word of the phrase) to a box.
+    ``places`` maps (image, caption number, first word of the phrase) to boxes and their frames.
     """
     parses = iter(_parse([caption for sample in samples for caption in sample.captions], lemmas, quiet))
 
     def sentence(image: str, number: int, caption: Caption) -> Sentence:
-        answers = [boxes.get((image, number, phrase.start)) for phrase in caption.phrases]
-        return _sentence(caption, next(parses), classes, [box and ((box,), ()) for box in answers])
+        answers = [places.get((image, number, phrase.start)) for phrase in caption.phrases]
+        return _sentence(caption, next(parses), classes, answers)
 
     return {
         s.image_id: tuple(sentence(s.image_id, n, caption) for n, caption in enumerate(s.captions)) for s in samples
     }
-
-
-Place = tuple[tuple[Box, ...], tuple[int, ...]]
-"""Boxes, and the frame of each in a video segment."""
 
 
 def _sentence(caption: Caption, parsed: Parse, classes: ObjectClasses, places: Sequence[Place | None]) -> Sentence:
@@ -189,6 +188,13 @@ def _lemmatise_words(words: Iterable[str], quiet: bool) -> dict[str, str]:
 # Predictions --------------------------------------------------------------------------------------------------------
 
 
+def place_of(grounding: Grounding) -> Place:
+    """Return the box of a grounding; of a clip, its boxes in all frames with the frame of each."""
+    if not grounding.track:
+        return (grounding.box,), () if grounding.frame is None else (grounding.frame,)
+    return tuple(one.box for one in grounding.track), tuple(one.frame for one in grounding.track)
+
+
 def predicted_words(
     captions: Mapping[str, GroundedCaption], classes: ObjectClasses, quiet: bool = False
 ) -> dict[str, tuple[Sentence]]:
@@ -203,6 +209,6 @@ def predicted_words(
             at = parses[image].head(grounding.start, grounding.end) if image in parses else grounding.start
             name = None if at is None else classes.of(caption.words[at])
             if at is not None and name is not None:
-                words.append(ObjectWord(name, at, (grounding.box,)))
+                words.append(ObjectWord(name, at, *place_of(grounding)))
         predicted[image] = (Sentence(tuple(words), caption.words),)
     return predicted

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deixis.data import Dataset, Sample, recognise, scenes
+from deixis.data import Dataset, Sample, gvd, recognise, scenes
+from deixis.data.dictionary import read_classes
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
+from deixis.language.classes import ObjectClasses
 from deixis.language.tokenise import tokens
 from deixis.metrics.formats import Images, segment_id
 from deixis.metrics.grounded_captions import ObjectWord, Sentence, Sentences
@@ -36,11 +38,12 @@ class Reference:
     phrases: tuple[PhraseReference, ...] = ()
     samples: tuple[Sample, ...] = ()
     training: Callable[[], Sequence[Sample]] = tuple  # reads the training split
+    classes: ObjectClasses | None = None  # object classes that the data set has a list of
 
     @property
     def video(self) -> bool:
         """Whether the items are video segments."""
-        return self.name in ("gvd-activitynet", "activitynet_entities")
+        return self.name == "gvd-activitynet" or any(sample.is_video for sample in self.samples)
 
 
 def read_reference(path: Path, split: str = "test", split_file: Path | None = None) -> Reference:
@@ -71,11 +74,14 @@ def _from_dataset(root: Path, split: str) -> Reference:
         names = [name for name in loader.splits(root) if name != split]
         return frozenset(sample.image_id for name in names for sample in loader.load(root, name))
 
-    return make_reference(
+    family, mark, _ = split.rpartition(":")  # "karpathy:test" belongs to "karpathy:train"
+    train = f"{family}{mark}train"
+    made = make_reference(
         dataset,
-        training=lambda: loader.load(root, "train").samples if "train" in loader.splits(root) else (),
+        training=lambda: loader.load(root, train).samples if train in loader.splits(root) else (),
         in_other_split=lambda image: image in others(),
     )
+    return replace(made, classes=read_classes(root / gvd.DICTIONARY)) if loader.NAME == gvd.NAME else made
 
 
 def make_reference(
@@ -108,7 +114,8 @@ def _file_names(dataset: Dataset) -> dict[str, str]:
     """File name with and without extension -> image id, for unambiguous names."""
     ids_of: dict[str, set[str]] = {}
     for sample in dataset:
-        for name in () if sample.path is None else (sample.path.name, sample.path.stem):
+        path = sample.segment.path if sample.segment is not None else sample.path
+        for name in () if path is None else (path.name, path.stem):
             ids_of.setdefault(name, set()).add(sample.image_id)
     return {name: ids.pop() for name, ids in ids_of.items() if len(ids) == 1}
 

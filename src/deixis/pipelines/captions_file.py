@@ -22,6 +22,8 @@ class CaptionsFile:
         self.path, self.model = path, model
         self.done: set[str] = set()  # photographs that have a line
         self._open = ExitStack()
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise DeixisError(f"{display_name(path)} is a pipe or a device, and --out is read again. Name a file.")
         try:
             self._open.enter_context(exclusive(path, "--out"))
             self._file: BinaryIO = self._open.enter_context(path.open("ab+"))

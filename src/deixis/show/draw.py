@@ -53,9 +53,10 @@ class Mark:
 
     @classmethod
     def of(cls, grounding: Grounding, ink: str, label: str | None = None, absent: bool = False) -> Mark:
-        """Return the mark of a grounding: its box, its parts, and its text or another label."""
+        """Return the mark of a grounding: its box, its parts, the box before regression, its text or another label."""
         text = grounding.text if label is None else label
-        return cls(grounding.box, text, ink, grounding.parts, grounding.score, absent=absent)
+        parts = grounding.parts if grounding.initial_box is None else (*grounding.parts, grounding.initial_box)
+        return cls(grounding.box, text, ink, parts, grounding.score, absent=absent)
 
     def scaled(self, scale: float) -> Mark:
         """Scale the mark by a factor."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from deixis.errors import DeixisError
 from deixis.model_folder import with_proposals
 from deixis.types import Json
 from deixis.vision.store import FeatureStore
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,26 @@ The licence of the published weights and of their training images applies.
     return {"recipe.json": json.dumps(recipe, indent=1) + "\n", "README.md": card}
 
 
-def load_weights(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:
-    """Load weights under our names into a network; missing, unknown and misshapen ones are listed in an error."""
+def load_weights(make: Callable[[], Network], weights: Mapping[str, Tensor], source: Path) -> Network:
+    """Build a network with weights under our names; missing, unknown and misshapen ones are listed in an error.
+
+    The sizes are compared on the meta device, so that a hostile file allocates no more memory than it has bytes.
+    """
+    with torch.device("meta"):
+        network = make()
     wanted = network.state_dict()
     reasons = [
-        f"{title}: {', '.join(names[:20])}"
+        f"{title}: {', '.join(name[:80] for name in names[:20])}"
         for title, names in (
             ("missing", sorted(wanted.keys() - weights.keys())),
             ("unknown", sorted(weights.keys() - wanted.keys())),
             ("of another size", [n for n in wanted if n in weights and wanted[n].shape != weights[n].shape]),
+            ("not finite", [n for n in wanted if n in weights and not weights[n].isfinite().all()]),
         )
         if names
     ]
     if reasons:
         raise DeixisError(f"{source} does not fit this network: {'; '.join(reasons)}. Give a file of another kind.")
+    network = network.to_empty(device="cpu")
     network.load_state_dict(dict(weights))
+    return network

@@ -47,7 +47,23 @@ _COMBINED = re.compile(
 
 def current_fields(recipe: Json) -> Json:
     """Convert the fields of a stored recipe to their current names, without the computed ones."""
-    return {FIELDS[""].get(name, name): _renamed(value, name) for name, value in recipe.items() if name not in REMOVED}
+    found = {FIELDS[""].get(name, name): _renamed(value, name) for name, value in recipe.items() if name not in REMOVED}
+    return _first_reir(found) if "self_taught" in found and "batch_pairs" not in found else found
+
+
+def _first_reir(recipe: Json) -> Json:
+    """Add what recipes of ReIR did before it could be chosen: fields that are missing have other defaults now."""
+    model, relations = recipe["model"], recipe["relations"]
+    separate = {"share_stages": False, "repool": False, "regress_hidden": model["hidden"]}
+    weight = relations["weight"] if model["graph"] != "none" else 0.0
+    return {
+        **recipe,
+        "batch_pairs": False,
+        "decoder_input": "every",
+        "model": {**model, **separate},
+        "ranking": {**recipe["ranking"], "similarity": "phrases"},
+        "relations": {**relations, "weight": weight},
+    }
 
 
 def _renamed(value: Any, group: str) -> Any:

@@ -266,6 +266,7 @@ class Timm:
 def by_name(name: str) -> Backbone:
     """Create a backbone from its name: ``efficientnet-lite2``, ``tiny`` or ``timm-MODEL``.
 
+    ``resnet101:FILE.pth`` and ``resnet101-caffe:FILE.pth`` are a ResNet-101 with weights of the user.
     ``efficientnet-lite2@320`` resizes images to a long side of 320 pixels, which is faster and enough for small images.
     """
     base, _, side = name.partition("@")
@@ -275,7 +276,13 @@ def by_name(name: str) -> Backbone:
         return Tiny()
     if name.startswith("timm-"):
         return Timm(name.removeprefix("timm-"))
-    raise DeixisError(f"unknown backbone '{name}'. Use efficientnet-lite2, or timm-MODEL for a model of timm.")
+    if name.partition(":")[0] in ("resnet101", "resnet101-caffe"):
+        from deixis.vision.resnet import load_resnet
+
+        return load_resnet(name)
+    raise DeixisError(
+        f"unknown backbone '{name}'. Use efficientnet-lite2, resnet101:FILE.pth, or timm-MODEL for a model of timm."
+    )
 
 
 @cache

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from deixis.data import Sample
 from deixis.errors import DeixisError
 from deixis.images import load_image
 from deixis.types import Regions
@@ -47,11 +48,11 @@ MIN_IMAGES_FOR_WORKERS = 24
 
 @dataclass(frozen=True)
 class Job:
-    """One image, or the frames of one video segment."""
+    """One image, or one video segment; a sample where that is more than an image file."""
 
     image_id: str
-    paths: tuple[Path, ...]
-    video: bool = False
+    paths: tuple[Path, ...]  # the image file, or the files of the sample
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,13 +209,15 @@ def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
 def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
     """Extract the regions of one job; errors of an image are returned as a reason, not raised."""
     try:
-        images = [load_image(path) for path in job.paths]
-        if job.video:
-            regions = extractor.extract_video(images, job.image_id)
+        if job.sample is None:
+            regions = extractor.extract(load_image(job.paths[0]), image_id=job.image_id)
+        elif job.sample.is_video:
+            regions = extractor.extract_video(job.sample.clip().images, job.image_id)
         else:
-            regions = extractor.extract(images[0], image_id=job.image_id)
+            regions = extractor.extract(job.sample.open(), image_id=job.image_id)
         return Outcome(job, regions)
-    except DeixisError as error:
+    except (DeixisError, FileNotFoundError) as error:
         return Outcome(job, reason=str(error))
     except Exception as error:  # an error of one image must not stop the others
-        return Outcome(job, reason=f"{job.paths[0]} could not be processed ({type(error).__name__}: {error})")
+        name = job.paths[0] if job.paths else job.image_id
+        return Outcome(job, reason=f"{name} could not be processed ({type(error).__name__}: {error})")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Self
 
@@ -20,6 +21,7 @@ from deixis.errors import DeixisError
 from deixis.types import Json, Labels, Regions
 from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
 from deixis.vision.backbone import by_name as backbone_by_name
+from deixis.vision.offline import offline
 from deixis.vision.proposals import Proposals, Proposer
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
@@ -211,7 +213,10 @@ def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int =
 
 
 def build_parts(description: Json) -> tuple[Backbone, Proposer]:
-    """Build backbone and proposer from a description; raise if this installation cannot."""
+    """Build backbone and proposer from a description; raise if this installation cannot.
+
+    The description may be of others, so that nothing is downloaded for it.
+    """
     try:
         wanted = extractor_name(description)
     except (KeyError, TypeError):
@@ -221,12 +226,23 @@ def build_parts(description: Json) -> tuple[Backbone, Proposer]:
             f"the model expects imported features ({wanted}), which cannot be computed from photographs. "
             "Import the features of these images with 'deixis features --from', and give the store with --features."
         )
+    attempts: list[str] = []
     try:
         backbone, proposals = description["backbone"], description["proposals"]
         size = f"@{backbone['long_side']}" if backbone["name"] == "efficientnet-lite2" else ""
-        built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"])
+        packaged = backbone["name"] in ("efficientnet-lite2", "tiny") and ":" not in proposals["name"]
+        with nullcontext(attempts) if packaged else offline() as attempts:
+            built = named_extractor(backbone["name"] + size, proposals["name"], proposals["limit"])
     except (KeyError, TypeError):
         raise DeixisError(f"this version of deixis does not support the extractor {wanted}. Update deixis.") from None
+    except DeixisError as error:
+        if not attempts:
+            raise
+        raise DeixisError(
+            f"the extractor {wanted} is not on this machine, and nothing is downloaded for a model or a feature store "
+            f"({error}) If you trust its source, download the weights first with: "
+            f"deixis regions PHOTO --backbone {backbone['name']}"
+        ) from None
     if built.name != wanted:
         raise DeixisError(
             f"the model expects regions from extractor {wanted}, but this installation provides {built.name}. "

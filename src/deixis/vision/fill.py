@@ -5,14 +5,16 @@ Only :func:`build_extractor` imports torch; it runs in the workers, so the main 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deixis import data
+from deixis.clips import frame_files, is_clip
 from deixis.errors import DeixisError
-from deixis.photographs import images_in
+from deixis.photographs import clips_in, images_in
 from deixis.types import Json
 from deixis.vision.bulk import Job, Outcome
 from deixis.vision.store import FeatureStore, StoreWriter
@@ -26,21 +28,46 @@ def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
     try:
         loader = data.recognise(directory)
     except DeixisError:
-        images = list(images_in(directory)) if directory.is_dir() else []
-        if not images:
+        jobs = plain_jobs(directory) if directory.is_dir() else []
+        if not jobs:
             raise
         if split is not None:
             raise DeixisError(f"{directory} is a plain folder of images and has no split '{split}'.") from None
-        return [Job(path.relative_to(directory).as_posix(), (path,)) for path in images]
-    jobs: dict[str, Job] = {}
+        return jobs
+    found: dict[str, Job] = {}
     for name in loader.splits(directory) if split is None else (split,):
         for sample in loader.load(directory, name):
-            paths = sample.frames or ((sample.path,) if sample.path else ())
-            if paths:
-                jobs.setdefault(sample.image_id, Job(sample.image_id, paths, video=bool(sample.frames)))
-    if not jobs:
+            if (job := _job(sample)) is not None:
+                found.setdefault(sample.image_id, job)
+    if not found:
         raise DeixisError(f"{directory} names no images. 'deixis data check {directory}' lists what is missing.")
-    return list(jobs.values())
+    return list(found.values())
+
+
+def _job(sample: data.Sample) -> Job | None:
+    """Job of a sample; None where it has neither image nor video. Its captions and boxes are left out."""
+    bare = replace(sample, captions=(), entities=())
+    if sample.is_video:
+        video = None if sample.segment is None else sample.segment.path
+        return Job(sample.image_id, sample.frames or ((video,) if video else ()), bare)
+    if sample.path is not None:
+        return Job(sample.image_id, (sample.path,))
+    return None if sample.pixels is None else Job(sample.image_id, (), bare)
+
+
+def plain_jobs(directory: Path) -> list[Job]:
+    """List the images and clips of a plain folder by relative path; a folder of frames is one clip."""
+    jobs = []
+    for path in [*clips_in(directory), *images_in(directory)]:
+        name = path.relative_to(directory).as_posix() or path.name
+        if is_clip(path):
+            segment = data.Segment(0.0, math.inf, math.inf, path)
+            jobs.append(Job(name, (path,), data.Sample(name, (), frames=frame_files(path), segment=segment)))
+        else:
+            jobs.append(Job(name, (path,)))
+    if len({job.sample is None for job in jobs}) > 1:
+        raise DeixisError(f"{directory} has photographs and clips. Put them into two folders: a store has one kind.")
+    return jobs
 
 
 def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device: str) -> RegionExtractor:
@@ -112,6 +139,6 @@ def _stamp(job: Job) -> Json:
     """Size and modification time of the first file, to detect changes; empty if there is no file."""
     try:
         found = job.paths[0].stat()
-    except OSError:
+    except (OSError, IndexError):
         return {}
     return {"bytes": found.st_size, "modified": found.st_mtime_ns}

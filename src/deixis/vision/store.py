@@ -131,6 +131,7 @@ class FeatureStore(Mapping[str, Regions]):
             class_probs=arrays["class_probs"][rows] if "class_probs" in arrays else None,
             class_names=names["class_names"],
             image_vector=arrays["image_vectors"][row] if "image_vectors" in arrays else None,
+            temporal=_temporal(arrays, row),
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -204,7 +205,7 @@ class StoreWriter:
             raise ValueError(f"{image_id} has other classes than the images before it")
         if regions.class_names != first.class_names:
             raise ValueError(f"{image_id} has other class names than the images before it")
-        parts = (regions.features, regions.grid, regions.class_probs, regions.image_vector)
+        parts = (regions.features, regions.grid, regions.class_probs, regions.image_vector, regions.temporal)
         with np.errstate(over="ignore"):
             whole = [part.astype(np.float16) for part in parts if part is not None]
         if not all(np.isfinite(part).all() for part in whole):
@@ -297,6 +298,7 @@ def _kind(regions: Regions) -> dict[str, int | None]:
         "grid": None if regions.grid is None else regions.grid.shape[-1],
         "class_probs": None if regions.class_probs is None else regions.class_probs.shape[1],
         "image_vector": None if regions.image_vector is None else len(regions.image_vector),
+        "temporal": None if regions.temporal is None else regions.temporal.shape[1],
     }
 
 
@@ -325,6 +327,9 @@ def _encode(images: Mapping[str, Regions]) -> bytes:
         arrays["class_probs"] = np.concatenate(probs).astype(np.float16)
     if vectors := [part.image_vector for part in parts if part.image_vector is not None]:
         arrays["image_vectors"] = np.stack(vectors).astype(np.float16)
+    if temporal := [part.temporal for part in parts if part.temporal is not None]:
+        arrays["temporal"] = np.concatenate(temporal).astype(np.float16)
+        arrays["temporal_offsets"] = np.cumsum([0, *map(len, temporal)], dtype=np.int64)
     classes = labels[0].names if labels else ()
     names = {"classes": json.dumps(classes)} | ({"class_names": json.dumps(parts[0].class_names)} if probs else {})
     return save(arrays, {"image_ids": json.dumps(list(images)), **names})
@@ -361,6 +366,13 @@ def _grid(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.fl
     frames, rows, columns = arrays["grid_shapes"][row]
     cells = arrays["grids"][int(start) : int(end)]
     return cells.reshape(*((frames,) if frames else ()), rows, columns, cells.shape[1])
+
+
+def _temporal(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.floating] | None:
+    if "temporal" not in arrays:
+        return None
+    start, end = arrays["temporal_offsets"][row : row + 2]
+    return arrays["temporal"][int(start) : int(end)]
 
 
 # Refusals ---------------------------------------------------------------------------------------------------------

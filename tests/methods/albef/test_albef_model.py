@@ -317,6 +317,20 @@ def test_a_text_of_a_photograph_is_scored_once(monkeypatch: pytest.MonkeyPatch) 
     assert scored == [2, 1]
 
 
+def test_the_evidence_of_a_text_does_not_depend_on_what_was_asked_before() -> None:
+    """The same text with two lemmas: in another sentence its head noun is another one."""
+    grounder = make_grounder(CELLS)
+    (phrase,) = asked(["the dog"])
+    other = replace(phrase, lemma="bike")
+    fresh = [
+        grounder.pair_evidence(grounder.encode([scored(grounder, "boxes")])[0], [one])[0] for one in (phrase, other)
+    ]
+    assert fresh[0] != fresh[1]
+    (encoded,) = grounder.encode([scored(grounder, "boxes")])
+    assert grounder.pair_evidence(encoded, [phrase, other]) == pytest.approx(fresh)
+    assert grounder.pair_evidence(encoded, [other, phrase]) == pytest.approx(fresh[::-1])
+
+
 # Folders --------------------------------------------------------------------------------------------------------------
 
 

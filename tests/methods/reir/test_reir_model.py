@@ -24,7 +24,7 @@ from deixis.pipelines.check import check
 from deixis.pipelines.ground import ground
 from deixis.pipelines.models import load_grounder
 from deixis.pipelines.photo import Photo
-from deixis.types import Phrase, Regions
+from deixis.types import Grounding, Phrase, Regions
 from deixis.vision.extractor import named_extractor
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on", "the"]], minimum=1)
@@ -266,3 +266,25 @@ def test_auc_by_hand() -> None:
     assert auc([3, 1], [2, 0]) == 0.75
     with pytest.raises(ValueError, match="needs evidence"):
         auc([], [1])
+
+
+def test_moved_boxes_are_pooled_where_there_is_a_grid(folder: tuple[Path, Path], tmp_path: Path) -> None:
+    """A model that was trained with a grid extracts one for a fresh photograph; without one, scores say so."""
+    plain = ReirGrounder.from_pretrained(folder[0])
+    assert not plain.repools
+    assert plain.signature == "moved:not_pooled"
+    with torch.no_grad():
+        plain.network.coarse.offset.bias.copy_(torch.tensor([2.0, 1.0, -2.0, -2.0]))
+    gridded = ReirGrounder(plain.network, VOCABULARY, plain.extractor.to_json(), "gridded", grid=4)
+    gridded.save_pretrained(tmp_path)
+    gridded = ReirGrounder.from_pretrained(tmp_path)
+    assert gridded.repools
+    assert gridded.signature == ""
+    photo = Photo(folder[1])
+    (found,) = ground(photo, ["the dog"], gridded)
+    assert photo.regions(gridded.extractor).grid is not None
+    assert found.initial_box is not None
+    boxes = [tuple(box) for box in photo.regions(gridded.extractor).boxes.tolist()]
+    assert min(np.abs(np.subtract(found.initial_box, box)).max() for box in boxes) < 1e-3
+    again = Grounding.from_json(found.to_json())
+    assert again.initial_box == found.initial_box

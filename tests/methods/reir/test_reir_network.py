@@ -26,6 +26,9 @@ VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on"]], m
 CONFIGS = {
     "reir": {},
     "product": {"similarity": "product"},
+    "linear": {"similarity": "linear"},
+    "own-heads": {"share_stages": False},
+    "names-prior": {"names": "prior"},
     "names-added": {"names": "add"},
     "no-names": {"names": "none"},
     "uniform": {"graph": "uniform"},
@@ -100,13 +103,15 @@ def test_a_phrase_is_the_mean_of_the_states_of_its_words() -> None:
     """Eq. 1, with the LSTM run over one sentence alone."""
     refiner, phrases = small(), asked()
     states, _ = refiner.phrase_lstm(refiner.embed(phrases.words[0, :1]))
-    torch.testing.assert_close(refiner.encode_phrases(phrases)[0, 1], states[0, 3:6].mean(0))
+    torch.testing.assert_close(
+        refiner.encode_phrases(phrases, refiner.read_captions(phrases))[0, 1], states[0, 3:6].mean(0)
+    )
 
 
 def test_a_phrase_by_itself_is_read_as_if_it_were_a_sentence() -> None:
     refiner, phrases = small("alone"), asked()
     states, _ = refiner.phrase_lstm(refiner.embed(torch.tensor([VOCABULARY.encode(["a", "red", "hat"], ends=False)])))
-    torch.testing.assert_close(refiner.encode_phrases(phrases)[0, 1], states[0].mean(0))
+    torch.testing.assert_close(refiner.encode_phrases(phrases, refiner.read_captions(phrases))[0, 1], states[0].mean(0))
 
 
 def test_names_of_regions_are_weighted_by_probability(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +179,7 @@ def test_uniform_weights_by_hand() -> None:
 def test_the_answer_is_the_best_of_both_stages() -> None:
     regions = seen()
     out = small()(regions, asked(), called(regions))
-    boxes, evidence = out.predict()
+    boxes, evidence = out.predict().boxes, out.predict().evidence
     for i in range(2):
         for p in range(3):
             k = int((out.attention[i, p, out.fine.index[i, p]] * out.fine.attention[i, p]).argmax())
@@ -186,7 +191,7 @@ def test_the_answer_is_the_best_of_both_stages() -> None:
 def test_boxes_stay_until_something_is_learnt() -> None:
     config = ReirConfig(vocabulary=len(VOCABULARY), features=6, words=4, width=6, hidden=5)
     regions = seen()
-    boxes, _ = ReirNet(config).double()(regions, asked(), called(regions)).predict()
+    boxes = ReirNet(config).double()(regions, asked(), called(regions)).predict().boxes
     apart = (boxes.unsqueeze(2) - regions.boxes.unsqueeze(1)).abs().amax(-1)  # [I, P, N]
     assert apart.amin(-1).max() < 1e-9
 
@@ -200,7 +205,7 @@ def test_each_image_is_compared_with_each_phrase() -> None:
     swapped = pad_phrases(SENTENCES[::-1], VOCABULARY, embed=False)
     swapped = replace(swapped, members=swapped.members.double(), vectors=phrases.vectors.flip(0))
     own = refiner(regions, swapped, names)
-    expected = own.predict()[1]  # by which a phrase that is not there is told
+    expected = own.predict().evidence  # by which a phrase that is not there is told
     torch.testing.assert_close(every[0, 3:], expected[0])
     torch.testing.assert_close(every[1, :3], expected[1])
 
@@ -249,13 +254,13 @@ def test_regions_and_phrases_that_are_not_there_change_nothing(name: str) -> Non
         None,
     )
     names = called(padded)
-    plain = refiner(regions, phrases, names[:, :5]).predict()
-    for one, other in zip(plain, refiner(padded, phrases, names).predict(), strict=True):
+    plain = list(vars(refiner(regions, phrases, names[:, :5]).predict()).values())
+    for one, other in zip(plain, vars(refiner(padded, phrases, names).predict()).values(), strict=True):
         torch.testing.assert_close(other, one)
     wide = pad_phrases([SENTENCES[0] + SENTENCES[1], SENTENCES[1]], VOCABULARY, embed=False)
     wide = replace(wide, members=wide.members.double(), vectors=torch.rand(2, 6, 7).double())
     wide.vectors[:, :3] = phrases.vectors
-    out = refiner(regions, wide, names[:, :5]).predict()
+    out = list(vars(refiner(regions, wide, names[:, :5]).predict()).values())
     torch.testing.assert_close(out[0][:, :3], plain[0])
     torch.testing.assert_close(out[1][:, :3], plain[1])
     assert all(part.isfinite().all() for part in out)
@@ -279,7 +284,7 @@ def test_whitening_is_not_trained() -> None:
 def test_fewer_regions_than_are_kept() -> None:
     regions = seen(regions=2)
     lonely = replace(regions, mask=torch.tensor([[True, True], [True, False]]))
-    boxes, _ = small("no-regression")(lonely, asked(), called(regions)).predict()
+    boxes = small("no-regression")(lonely, asked(), called(regions)).predict().boxes
     assert torch.equal(boxes[1], regions.boxes[1, :1].expand(3, -1))
 
 
@@ -303,7 +308,87 @@ def test_weights_of_version_01_are_read(name: str) -> None:
 
 
 def test_configurations_of_version_01_are_read() -> None:
+    """Networks of version 0.1 have F_reg as wide as F_cls, heads for each stage, and do not pool boxes again."""
     config = ReirConfig(vocabulary=9, features=6)
     assert ReirConfig.from_json({**asdict(config), "place": "best"}) == config
     voting = replace(config, place="vote")
     assert ReirConfig.from_json(asdict(voting)) == voting
+    stored = {name: value for name, value in asdict(config).items() if name not in ("share_stages", "repool")}
+    del stored["regress_hidden"], stored["min_similarity"]
+    assert ReirConfig.from_json(stored) == replace(config, share_stages=False, repool=False, regress_hidden=512)
+
+
+def test_both_stages_share_their_heads() -> None:
+    assert not hasattr(small(), "fine")
+    own = small("own-heads")
+    assert any(name.startswith("fine.") for name in own.state_dict())
+
+
+def test_one_linear_layer_gives_all_phrases_one_attention() -> None:
+    """F_cls of the published code without class names: why it is refused."""
+    with pytest.raises(ValueError, match="linear"):
+        small("linear", names="none")
+    pair = small("linear").coarse
+    phrases, regions = torch.randn(1, 3, 6).double(), torch.randn(1, 4, 6).double()
+    attention = pair.similarity(pair.phrase(phrases), pair.region(regions)).softmax(-1)
+    torch.testing.assert_close(attention[0, 0], attention[0, 1])
+    layered = small().coarse
+    attention = layered.similarity(layered.phrase(phrases), layered.region(regions)).softmax(-1)
+    assert not torch.allclose(attention[0, 0], attention[0, 1])
+
+
+def test_negative_scores_with_names() -> None:
+    """Eq. 4 prefers the least similar name where scores are negative; names as a prior do not."""
+    scores, names = torch.full((1, 1, 3), -4.0).double(), torch.tensor([[[0.9, 0.3, 0.05]]]).double()
+    possible = torch.ones(1, 1, 3, dtype=torch.bool)
+    multiplied = small().fuse(scores, names, possible).softmax(-1)[0, 0]
+    np.testing.assert_allclose(multiplied.numpy(), [0.024, 0.262, 0.714], atol=2e-3)
+    refiner = small("names-prior")
+    refiner.name_share.data.fill_(1.0)
+    np.testing.assert_allclose(
+        refiner.fuse(scores, names, possible).softmax(-1)[0, 0].detach().numpy(), [0.72, 0.24, 0.04]
+    )
+
+
+def test_a_phrase_without_a_similar_class_is_matched_without_names() -> None:
+    vectors, names = torch.tensor([[[1.0, 0], [0, 1]]]).double(), torch.tensor([[[0.9, 0.1], [0.2, 0.3]]]).double()
+    found = small(min_similarity=0.5).name_similarity(vectors, names)
+    assert found is not None
+    np.testing.assert_allclose(found[0].numpy(), [[0.9, 0.2], [1.0, 1.0]], atol=1e-6)
+
+
+def test_moved_boxes_are_pooled_again() -> None:
+    """The second stage reads the features at the moved boxes, and those of the proposals without a grid."""
+    refiner, regions, phrases = small(), seen(), asked()
+    asked_for: list[Tensor] = []
+
+    def repool(boxes: Tensor) -> Tensor:
+        asked_for.append(boxes)
+        return boxes.new_ones(*boxes.shape[:-1], 6)
+
+    plain = refiner(regions, phrases, called(regions)).fine
+    again = refiner(regions, phrases, called(regions), repool=repool).fine
+    assert plain is not None
+    assert again is not None
+    torch.testing.assert_close(asked_for[0], again.boxes)
+    torch.testing.assert_close(plain.boxes, again.boxes)
+    assert not torch.allclose(plain.regions, again.regions)
+    ones = refiner.add_location(refiner.embed_appearance(again.boxes.new_ones(*again.boxes.shape[:-1], 6)), again.boxes)
+    node = small("no-graph")(regions, phrases, called(regions), repool=repool).fine
+    assert node is not None
+    assert node.regions.shape == ones.shape
+    asked_for.clear()
+    small("no-regression")(regions, phrases, called(regions), repool=repool)
+    small(repool=False)(regions, phrases, called(regions), repool=repool)
+    assert asked_for == []
+
+
+def test_the_proposal_of_an_answer_is_told() -> None:
+    matched = small()(seen(), asked(), called(seen()))
+    answer = matched.predict()
+    assert matched.fine is not None
+    best = matched.fine_confidence().argmax(-1, keepdim=True)
+    index = matched.fine.index.gather(-1, best)[..., 0]
+    for image in range(2):
+        torch.testing.assert_close(answer.proposals[image], seen().boxes[image][index[image]])
+    assert not torch.allclose(answer.proposals, answer.boxes)

@@ -17,7 +17,7 @@ from deixis.methods.reir import phrases as phrase_module
 from deixis.methods.reir import train as training
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.recipes import REIR_RECIPES, ReirRecipe
-from deixis.methods.reir.train import make_examples
+from deixis.methods.reir.train import make_examples, merge_images
 from deixis.runs.run import run_recipe
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.data import TrainingData
@@ -107,7 +107,7 @@ def test_every_recipe_takes_a_step_and_comes_back(tmp_path: Path, name: str) -> 
     losses = json.loads((tmp_path / "log.jsonl").read_text())["losses"]
     model = REIR_RECIPES[name].model
     assert ("boxes" in losses) == (model.regress != "none")
-    assert ("relations" in losses) == (model.graph != "none")
+    assert ("relations" in losses) == (REIR_RECIPES[name].relations.weight > 0)
     assert ("reconstruct_fine" in losses) == model.two_stages
     assert all(np.isfinite(list(losses.values())))
     photo = world(1, seed=1)[1]["1-0"]
@@ -196,3 +196,11 @@ def test_own_pairs_have_no_boxes_and_no_marks(tmp_path: Path) -> None:
     run_recipe(tiny(monitor="AUC"), pairs, tmp_path / "b")
     assert "photographs with captions, no boxes" in (tmp_path / "b" / "README.md").read_text()
     assert set(json.loads((tmp_path / "b" / "metrics.json").read_text())["validation"]) == {"AUC"}
+
+
+def test_a_batch_of_pairs_has_each_image_once() -> None:
+    data = training_data(8, 3)
+    images = make_examples(data.training, 20)
+    pairs = make_examples(data.training, 20, pairs=True)
+    assert len(pairs) == sum(len(example.descriptions) for example in images)
+    assert merge_images(pairs) == images

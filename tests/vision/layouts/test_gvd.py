@@ -105,16 +105,13 @@ def test_activitynet(tmp_path: Path) -> None:
     assert not found.features[~kept].any()
     assert not found.boxes[~kept].any()
     assert not found.scores[~kept].any()  # type: ignore[index]
-    rows = np.concatenate([resnet, motion], axis=1)[:480]
-    assert found.grid is not None
-    assert found.grid.shape == (480, 1, 1, 3072)
-    np.testing.assert_allclose(found.grid[:, 0, 0], rows, atol=2e-3)
-    np.testing.assert_allclose(found.image_vector, rows.mean(0), atol=1e-3)
+    rows = np.concatenate([resnet, motion], axis=1)
+    assert found.temporal is not None
+    assert found.temporal.shape == rows.shape
+    np.testing.assert_allclose(found.temporal, rows, atol=2e-3)
     short = store["v_xyz-1_segment_0"]
-    assert short.grid is not None
-    assert short.grid.shape == (7, 1, 1, 3072)
-    total = short.grid[:, 0, 0].astype(np.float32).sum(0)
-    np.testing.assert_allclose(short.image_vector, total / 480, atol=1e-3)  # zeros after the end
+    assert short.temporal is not None
+    assert short.temporal.shape == (7, 3072)
 
 
 def test_activitynet_from_archives(tmp_path: Path) -> None:
@@ -127,7 +124,7 @@ def test_activitynet_from_archives(tmp_path: Path) -> None:
     assert not (tmp_path / "other.unpacked").exists()
     for name in whole:
         np.testing.assert_array_equal(other[name].features, whole[name].features)
-        np.testing.assert_array_equal(other[name].image_vector, whole[name].image_vector)
+        np.testing.assert_array_equal(other[name].temporal, whole[name].temporal)
 
 
 def test_bad_records_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ class EncodedPhoto:
     image: Encoded  # of one image
     size: tuple[int, int]  # width, height
     regions: Regions | None  # proposals, where the model has an extractor
-    evidence: dict[str, float] = field(default_factory=dict)  # text -> evidence, for texts that were scored before
+    evidence: dict[tuple[str, str], float] = field(default_factory=dict)  # (text, lemma) -> evidence, computed before
 
 
 class AlbefGrounder:
@@ -167,7 +167,9 @@ class AlbefGrounder:
 
         What was computed for a text of this photograph is not computed again.
         """
-        new = list({phrase.text: phrase for phrase in phrases if phrase.text not in photo.evidence}.values())
+        keys = [(phrase.text, phrase.lemma) for phrase in phrases]  # a lemma depends on the sentence
+        missing = {key: phrase for key, phrase in zip(keys, phrases, strict=True) if key not in photo.evidence}
+        new = list(missing.values())
         scores: list[float] = []
         for start in range(0, len(new), BATCH):
             texts = self.texts([phrase.text for phrase in new[start : start + BATCH]])
@@ -178,8 +180,8 @@ class AlbefGrounder:
                 score + NAME_WEIGHT * math.log(max(prob, MIN_NAME_PROB))
                 for score, prob in zip(scores, named, strict=True)
             ]
-        photo.evidence.update(zip((phrase.text for phrase in new), scores, strict=True))
-        return [photo.evidence[phrase.text] for phrase in phrases]
+        photo.evidence.update(zip(missing, scores, strict=True))
+        return [photo.evidence[key] for key in keys]
 
     def phrase_probability(self, evidence: float) -> float:
         """Return the probability that a phrase with this evidence is present."""

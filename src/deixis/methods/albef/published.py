@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from deixis.errors import DeixisError
 from deixis.layers.bert import from_published_name
+from deixis.layers.checkpoint_file import read_checkpoint
 from deixis.layers.minilm import minilm_folder, minilm_weights
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, resize_positions
 
@@ -49,16 +49,7 @@ def load_published(model: AlbefNet, path: str | Path) -> None:
     Position embeddings of another image size are interpolated.
     """
     file = Path(path)
-    try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise DeixisError(f"{file} does not exist.") from None
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise DeixisError(
-            f"{file} cannot be read as plain weights ({reason}). Load it with the program that wrote it, and save only "
-            "its state dictionary with torch.save."
-        ) from None
+    content = read_checkpoint(file)
     state = content.get("model", content) if isinstance(content, Mapping) else None
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise DeixisError(f"{file} has no table of named weights. Expected a checkpoint of ALBEF or AMC.")

@@ -13,7 +13,7 @@ import torch
 
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
-from deixis.device import device_of, to_device
+from deixis.device import CPU, device_of, to_device
 from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.descriptions import Description, describe
@@ -28,6 +28,10 @@ from deixis.methods.reir.phrases import name_vectors, pad_phrases
 from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
 from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
+from deixis.vision.repool import repooler
+
+MAX_GRID = 256
+"""Most cells per side of a feature grid that a stored configuration may ask for."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Found:
     """Where a phrase was found, and the evidence for it, which is not a chance yet."""
 
     box: Box  # pixels
+    proposal: Box  # the box before regression
     evidence: float
     attention: npt.NDArray[np.floating]  # [N] of the coarse stage
 
@@ -51,10 +56,27 @@ class ReirGrounder:
         extractor: Json,
         name: str,
         calibration: Calibration | None = None,
+        grid: int = 0,
     ) -> None:
+        """``grid`` is the largest number of cells per side of the feature grid that moved boxes are pooled from."""
         self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
-        self.extractor = RegionExtractor(extractor["description"], name=extractor["name"])
+        self.extractor = RegionExtractor(extractor["description"], grid=grid, name=extractor["name"])
         self.calibration = calibration or Calibration()
+
+    @property
+    def repools(self) -> bool:
+        """Whether moved boxes are pooled again: the network regresses boxes, and the extractor gives grids."""
+        return self._refines and self.network.config.repool and self.extractor.grid > 0
+
+    @property
+    def signature(self) -> str:
+        """What scores state about the network: that moved boxes keep the features of their proposals; else empty."""
+        return "moved:not_pooled" if self._refines and not self.repools else ""
+
+    @property
+    def _refines(self) -> bool:
+        config = self.network.config
+        return config.two_stages and config.regress != "none"
 
     def to(self, device: torch.device) -> Self:
         """Move the weights and the extractor; results are returned on the CPU."""
@@ -84,7 +106,12 @@ class ReirGrounder:
             heat = heat_map(one.attention, photo.boxes, photo.size)
             point = point_in_box(heat, one.box, centre_of_maximum(heat))
             score = self.calibration(one.evidence)
-            groundings.append(Grounding(phrase.text, one.box, score, phrase.start, phrase.end, point=point, heat=heat))
+            moved = None if one.proposal == one.box else one.proposal
+            groundings.append(
+                Grounding(
+                    phrase.text, one.box, score, phrase.start, phrase.end, point=point, heat=heat, initial_box=moved
+                )
+            )
         return groundings
 
     def evidence(self, photo: Regions, phrases: Sequence[Phrase]) -> list[float]:
@@ -116,15 +143,21 @@ class ReirGrounder:
             device = device_of(self.network)
             phrases = to_device(pad_phrases(asked, self.vocabulary, embed=named), device)
             names = name_vectors(some, self.network.config.top_names).to(device) if named else None
-            matched = self.network(to_device(pad_regions(some), device), phrases, names, place)
-            boxes, evidence = (part.cpu().numpy() for part in matched.predict())
-            attention = matched.attention.cpu().double().numpy()  # [I, P, N]
+            again = repooler(some) if self.repools else None
+            found = self.network(to_device(pad_regions(some), device), phrases, names, place, again)
+            answer = to_device(found.predict(), CPU)
+            attention = found.attention.cpu().double().numpy()  # [I, P, N]
             for i, one in enumerate(some):
                 count = sum(len(description.phrases) for description in asked[i])
-                pixels = geometry.from_normalised(boxes[i, :count], *one.size)
+                boxes, proposals = (
+                    geometry.from_normalised(part[i, :count].numpy(), *one.size)
+                    for part in (answer.boxes, answer.proposals)
+                )
                 yield [
-                    Found(geometry.as_box(box), float(e), weights[: len(one)])
-                    for box, e, weights in zip(pixels, evidence[i, :count], attention[i, :count], strict=True)
+                    Found(
+                        geometry.as_box(boxes[p]), geometry.as_box(proposals[p]), float(e), attention[i, p, : len(one)]
+                    )
+                    for p, e in enumerate(answer.evidence[i, :count])
                 ]
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
@@ -135,6 +168,7 @@ class ReirGrounder:
             "refiner": asdict(self.network.config),
             "calibration": asdict(self.calibration),
             "extractor": self.extractor.to_json(),
+            "grid": self.extractor.grid,
         }
         write_model(folder, config, self.network, self.vocabulary, extras)
 
@@ -147,7 +181,10 @@ class ReirGrounder:
             refiner = build_network(lambda: ReirNet(sizes), folder)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])
-            return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration)
+            grid = int(config.get("grid", 0))  # models of version 0.1 have none
+            if not 0 <= grid <= MAX_GRID:
+                raise ValueError(f"grid must be 0 to {MAX_GRID}")
+            return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration, grid)
 
         return read_model(folder, "grounder", build)
 

@@ -9,7 +9,7 @@ C captions, D the common width of words and regions. All phrases of all images a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -31,8 +31,14 @@ OLD_NAMES = {"read": "phrase_lstm", "see": "embed_regions", "locate": "embed_loc
 """Names of layers in weights of version 0.1 -> names now."""
 
 
-BOUNDS = {"dropout": (0, 1), "keep": (1, 1000), "top_names": (0, 1000)}
+BOUNDS = {"dropout": (0, 1), "keep": (1, 1000), "top_names": (0, 1000), "min_similarity": (0, 1)}
 """Bounds of a stored configuration; the other sizes are compared with the stored weights."""
+
+MIN_NAME = 0.01
+"""Smallest s^a whose logarithm is taken, so that no region is excluded by its name alone."""
+
+Repool = Callable[[Tensor], Tensor]
+"""Features ``[I, P, K, F]`` of boxes ``[I, P, K, 4]`` (fractions of the image), pooled from the feature grids."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +50,21 @@ class ReirConfig:
     whiten: int = 0  # > 0: region features are whitened and reduced to that width first
     words: int = 300  # word embedding
     width: int = 1024  # D; the paper gives only the backbone's 2048
-    hidden: int = 512  # of F_cls, F_reg and F_M
+    hidden: int = 512  # of F_cls and F_M
+    regress_hidden: int = 256  # of F_reg
     dropout: float = 0.0
     context: bool = True  # the LSTM reads a phrase within its sentence (Eq. 1); False: alone
     keep: int = 5  # K (Table 3)
     two_stages: bool = True  # TSD: the best K regions are matched again
     regress: Literal["phrase", "region", "none"] = "phrase"  # STR: box regression; "region": without x_q in Eq. 2, 10
     graph: Literal["attention", "uniform", "none"] = "attention"  # VOGN; "uniform": without the weights of Eq. 7
-    similarity: Literal["network", "product"] = "network"  # F_cls: a network of the pair, or a scaled cosine
-    names: Literal["multiply", "add", "none"] = "multiply"  # s^a: Eq. 4; or added with a learnt weight; or not used
+    similarity: Literal["network", "linear", "product"] = "network"  # F_cls: two layers on the pair; one (published
+    # code; needs names, see __post_init__); or a scaled cosine
+    share_stages: bool = True  # one F_cls and one F_reg for both stages (Eq. 2, 9, 10); False: one each
+    repool: bool = True  # the second stage pools the moved boxes again; False: it keeps the features of the proposals
+    names: Literal["multiply", "prior", "add", "none"] = "multiply"  # s^a: Eq. 4; attention ~ exp(s) (s^a)^w, which is
+    # positive and scaled by a learnt w (ours); added with a learnt weight (ours); or not used
+    min_similarity: float = 0.0  # a phrase whose most similar class name has a lower s^a is matched without names
     place: Place = "attention"  # regions are ranked by attention, or by votes (deixis.localize.votes)
     detector: bool = False  # region scores are those of a detector and count in the votes; set from the data
     top_names: int = 1  # classes of a region that count in s^a, by probability; 1 in the paper; 0: all
@@ -60,12 +72,16 @@ class ReirConfig:
     def __post_init__(self) -> None:
         if self.graph != "none" and not self.two_stages:
             raise ValueError("a network with one stage needs graph 'none': the graph is input of the second stage")
+        if self.similarity == "linear" and self.names in ("none", "add", "prior"):
+            # w_q x_q + w_o x_o: the first part is the same for all regions, so no softmax depends on the phrase
+            raise ValueError("similarity 'linear' needs names 'multiply': without it all phrases have one attention")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ReirConfig:
-        """Read a stored configuration; version 0.1 called the place "attention" "best"."""
+        """Read a stored configuration; networks of version 0.1 had heads for each stage and did not pool again."""
         place = "attention" if value.get("place") in (None, "best") else value["place"]
-        return from_dict(cls, {**value, "place": place}, BOUNDS)
+        first = {"regress_hidden": value.get("hidden", cls.hidden), "share_stages": False, "repool": False}
+        return from_dict(cls, {**first, **value, "place": place}, BOUNDS)
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,7 @@ class Matched:
     confidence: Tensor  # [I, P, N] by which regions are ranked: alpha^c, or the share of the votes
     offsets: Tensor | None  # [I, P, N, 4] delta^c
     boxes: Tensor  # [I, N, 4] proposals
+    sentences: Tensor  # [I, C, D] mean LSTM state of each caption
     by_votes: bool  # the confidence comes from votes and ranks the boxes of the fine stage alone
     fine: Fine | None = None
 
@@ -99,19 +116,33 @@ class Matched:
         coarse = self.confidence.gather(-1, self.fine.index)
         return coarse if self.by_votes else coarse * self.fine.attention
 
-    def predict(self) -> tuple[Tensor, Tensor]:
-        """Box of each phrase ``[I, P, 4]``, moved by the regressor, and its :func:`expected_score` as evidence."""
+    def predict(self) -> Prediction:
+        """Select the most confident box of each phrase and move it by the regressor."""
         fine = self.fine
         if fine is None:
-            best = self.confidence.argmax(-1, keepdim=True)
-            boxes = gather_regions(self.boxes.unsqueeze(1).expand(-1, best.shape[1], -1, -1), best)
+            best = index = self.confidence.argmax(-1, keepdim=True)
+            boxes = self._proposals(index)
             offsets = None if self.offsets is None else gather_regions(self.offsets, best)
         else:
             best = self.fine_confidence().argmax(-1, keepdim=True)
+            index = fine.index.gather(-1, best)
             boxes = gather_regions(fine.boxes, best)
             offsets = None if fine.offsets is None else gather_regions(fine.offsets, best)
         boxes = boxes if offsets is None else apply_offsets(boxes, offsets).clamp(0, 1)
-        return boxes.squeeze(2), expected_score(self.scores)
+        return Prediction(boxes.squeeze(2), self._proposals(index).squeeze(2), expected_score(self.scores))
+
+    def _proposals(self, index: Tensor) -> Tensor:
+        """Proposals ``[I, P, K, 4]`` of the indices ``[I, P, K]``."""
+        return gather_regions(self.boxes.unsqueeze(1).expand(-1, index.shape[1], -1, -1), index)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Answer to each phrase."""
+
+    boxes: Tensor  # [I, P, 4] after all regression
+    proposals: Tensor  # [I, P, 4] the same boxes before any regression
+    evidence: Tensor  # [I, P] expected score
 
 
 @dataclass(frozen=True)
@@ -136,24 +167,27 @@ class PairNet(nn.Module):
     def __init__(self, config: ReirConfig) -> None:
         super().__init__()
         self.config = c = config
-        self.phrase = nn.Linear(c.width, c.hidden)
-        self.region = nn.Linear(c.width, c.hidden, bias=False)
+        projected = 1 if c.similarity == "linear" else c.hidden
+        self.phrase = nn.Linear(c.width, projected)
+        self.region = nn.Linear(c.width, projected, bias=False)
         if c.similarity == "network":
             self.score = nn.Linear(c.hidden, 1)
-        else:
+        elif c.similarity == "product":
             self.scale = nn.Parameter(torch.tensor(10.0))  # unscaled cosines would give a flat softmax
         if c.regress != "none":
-            self.move_region = nn.Linear(c.width, c.hidden)
-            self.offset = nn.Linear(c.hidden, 4)
+            self.move_region = nn.Linear(c.width, c.regress_hidden)
+            self.offset = nn.Linear(c.regress_hidden, 4)
             nn.init.zeros_(self.offset.weight)  # no regression before training
             nn.init.zeros_(self.offset.bias)
         if c.regress == "phrase":
-            self.move_phrase = nn.Linear(c.width, c.hidden, bias=False)
+            self.move_phrase = nn.Linear(c.width, c.regress_hidden, bias=False)
 
     def similarity(self, phrases: Tensor, regions: Tensor) -> Tensor:
         """Scores ``[B, Q, R]`` of projected phrases ``[B, Q, hidden]`` and regions ``[B, R, hidden]`` (Eq. 2)."""
         if self.config.similarity == "product":
             return self.scale * F.normalize(phrases, dim=-1) @ F.normalize(regions, dim=-1).transpose(1, 2)
+        if self.config.similarity == "linear":
+            return phrases + regions.transpose(1, 2)
         return self.score(F.relu(phrases.unsqueeze(2) + regions.unsqueeze(1))).squeeze(-1)
 
     def offsets(self, phrases: Tensor, regions: Tensor) -> Tensor | None:
@@ -183,25 +217,30 @@ class ReirNet(nn.Module):
         self.embed_regions = nn.Linear(c.whiten or c.features, c.width)
         self.embed_location = nn.Linear(5, c.width, bias=False)
         self.coarse = PairNet(c)
-        if c.names == "add":
+        if c.names in ("add", "prior"):
             self.name_share = nn.Parameter(torch.tensor(1.0))
-        if c.two_stages:
-            # the paper says only of the phrase decoder that both stages share it
+        if c.two_stages and not c.share_stages:
             self.fine = PairNet(c)
         if c.graph != "none":
             self.message = nn.Sequential(nn.Linear(c.width, c.hidden), nn.ReLU(), nn.Linear(c.hidden, c.width))  # F_M
         accept_old_names(self, OLD_NAMES)
 
     def forward(
-        self, regions: PaddedRegions, phrases: PaddedPhrases, names: Tensor | None = None, place: Place | None = None
+        self,
+        regions: PaddedRegions,
+        phrases: PaddedPhrases,
+        names: Tensor | None = None,
+        place: Place | None = None,
+        repool: Repool | None = None,
     ) -> Matched:
         """Match the phrases of each image with its regions; ``names [I, N, E]`` are vectors of the class names.
 
-        ``place`` overrides the box rule of the configuration.
+        ``place`` overrides the box rule of the configuration. ``repool`` computes the features of moved boxes; without
+        it the second stage keeps the features of the proposals.
         """
-        x_q = self.drop(self.encode_phrases(phrases))
-        features = self.whiten(regions.features) if self.config.whiten else regions.features
-        appearance = self.embed_regions(features)  # [I, N, D]
+        states = self.read_captions(phrases)
+        x_q = self.drop(self.encode_phrases(phrases, states))
+        appearance = self.embed_appearance(regions.features)  # [I, N, D]
         x_o = self.drop(self.add_location(appearance, regions.boxes))
         name_similarity = self.name_similarity(phrases.vectors, names)  # [I, P, N]
         phrase_projection, region_projection = self.coarse.phrase(x_q), self.coarse.region(x_o)
@@ -220,36 +259,63 @@ class ReirNet(nn.Module):
             confidence=vote_shares(regions.boxes, scores, detector_scores) if by_votes else attention,
             offsets=self.coarse.offsets(x_q, x_o),
             boxes=regions.boxes,
+            sentences=self.encode_sentences(phrases, states),
             by_votes=by_votes,
         )
         if not self.config.two_stages:
             return matched
-        return replace(matched, fine=self._fine_stage(matched, appearance, name_similarity, phrases.related))
+        return replace(matched, fine=self._fine_stage(matched, appearance, name_similarity, phrases.related, repool))
 
-    def _fine_stage(self, coarse: Matched, appearance: Tensor, names: Tensor | None, related: Tensor) -> Fine:
-        """Match the best K regions again, after regression and message passing (Eq. 5, 8, 9, 10)."""
-        images, count, regions = coarse.scores.shape
-        index = coarse.confidence.topk(min(self.config.keep, regions), -1).indices  # [I, P, K]
-        shape = (images, count, regions, -1)
+    def _refined(
+        self, coarse: Matched, appearance: Tensor, index: Tensor, repool: Repool | None
+    ) -> tuple[Tensor, Tensor]:
+        """Boxes ``[I, P, K, 4]`` of the kept regions after regression, and their features x_o ``[I, P, K, D]``."""
+        shape = (*coarse.scores.shape, -1)
         boxes = gather_regions(coarse.boxes.unsqueeze(1).expand(shape), index)
+        moved = coarse.offsets is not None
         if coarse.offsets is not None:
             # no gradient from the matching to the position of boxes
             boxes = apply_offsets(boxes, gather_regions(coarse.offsets, index)).clamp(0, 1).detach()
-        kept = gather_regions(appearance.unsqueeze(1).expand(shape), index)
-        x_o = self.drop(self.add_location(kept, boxes))  # [I, P, K, D]
+        if moved and repool is not None and self.config.repool:
+            kept = self.embed_appearance(repool(boxes))
+        else:
+            kept = gather_regions(appearance.unsqueeze(1).expand(shape), index)
+        return boxes, self.drop(self.add_location(kept, boxes))
+
+    def _fine_stage(
+        self, coarse: Matched, appearance: Tensor, names: Tensor | None, related: Tensor, repool: Repool | None
+    ) -> Fine:
+        """Match the best K regions again, after regression and message passing (Eq. 5, 8, 9, 10)."""
+        pair = self.coarse if self.config.share_stages else self.fine
+        index = coarse.confidence.topk(min(self.config.keep, coarse.scores.shape[-1]), -1).indices  # [I, P, K]
+        boxes, x_o = self._refined(coarse, appearance, index, repool)
         weight = coarse.attention.gather(-1, index).unsqueeze(-1)  # [I, P, K, 1]
         if self.config.graph != "none":
             node = (weight * x_o).sum(2)  # Eq. 5
             x_o = x_o + weight * self.pass_messages(node, related).unsqueeze(2)  # Eq. 8
         x_q, flat = coarse.phrases.flatten(0, 1).unsqueeze(1), x_o.flatten(0, 1)  # a batch of phrases
-        raw = self.fine.similarity(self.fine.phrase(x_q), self.fine.region(flat)).view(index.shape)
+        raw = pair.similarity(pair.phrase(x_q), pair.region(flat)).view(index.shape)
         possible = coarse.scores.gather(-1, index) > -torch.inf
         scores = self.fuse(raw, None if names is None else names.gather(-1, index), possible)  # Eq. 9
-        offsets = self.fine.offsets(x_q, flat)  # Eq. 10
+        offsets = pair.offsets(x_q, flat)  # Eq. 10
         offsets = None if offsets is None else offsets.view(*index.shape, 4)
         return Fine(index, boxes, x_o, scores, scores.softmax(-1), offsets)
 
-    def encode_phrases(self, phrases: PaddedPhrases) -> Tensor:
+    def embed_appearance(self, features: Tensor) -> Tensor:
+        """Embed region features ``[..., F]``, whitened where the configuration says so: ``[..., D]``."""
+        return self.embed_regions(self.whiten(features) if self.config.whiten else features)
+
+    def read_captions(self, phrases: PaddedPhrases) -> Tensor:
+        """States ``[I, C, T, D]`` of the LSTM over each caption (Eq. 1)."""
+        states = run_lstm(self.phrase_lstm, self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
+        return states.view(*phrases.words.shape, -1)
+
+    def encode_sentences(self, phrases: PaddedPhrases, states: Tensor) -> Tensor:
+        """Mean state ``[I, C, D]`` of the words of each caption."""
+        real = (phrases.words != Vocabulary.pad).unsqueeze(-1).to(states.dtype)
+        return (states * real).sum(2) / real.sum(2).clamp_min(1)
+
+    def encode_phrases(self, phrases: PaddedPhrases, states: Tensor) -> Tensor:
         """x_q ``[I, P, D]``: mean over a phrase's words of the states of an LSTM over its sentence (Eq. 1)."""
         if not self.config.context:
             words = phrases.spelling[..., 1:]  # after bos
@@ -257,8 +323,7 @@ class ReirNet(nn.Module):
             states = run_lstm(self.phrase_lstm, self.drop(self.embed(words.flatten(0, 1))))  # [I P, W, D]
             share = real / real.sum(-1, keepdim=True).clamp_min(1)  # [I, P, W]
             return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.view(*words.shape, -1))
-        states = run_lstm(self.phrase_lstm, self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
-        return phrases.members.to(states.dtype) @ states.reshape(len(phrases.words), -1, states.shape[-1])
+        return phrases.members.to(states.dtype) @ states.flatten(1, 2)
 
     def add_location(self, appearance: Tensor, boxes: Tensor) -> Tensor:
         """x_o ``[..., D]``: appearance of a region plus its embedded corners and area, as fractions of the image."""
@@ -266,25 +331,33 @@ class ReirNet(nn.Module):
         return F.relu(appearance + self.embed_location(torch.cat([boxes, size.prod(-1, keepdim=True)], -1)))
 
     def name_similarity(self, vectors: Tensor | None, names: Tensor | None) -> Tensor | None:
-        """s^a of phrases ``[..., P, E]`` and class names ``[..., N, E]`` (Eq. 3); negative values become 0."""
+        """s^a of phrases ``[..., P, E]`` and class names ``[..., N, E]`` (Eq. 3); negative values become 0.
+
+        It is 1 for all regions, which leaves their scores as they are, where no name is similar enough.
+        """
         if self.config.names == "none":
             return None
         if vectors is None or names is None:
             raise ValueError("a network with class names needs vectors of phrases and of names")
-        return F.relu(vectors @ names.transpose(-1, -2))
+        similarity = F.relu(vectors @ names.transpose(-1, -2))
+        return similarity.masked_fill(similarity.amax(-1, keepdim=True) < self.config.min_similarity, 1.0)
 
     def fuse(self, raw: Tensor, name_similarity: Tensor | None, possible: Tensor) -> Tensor:
         """Scores with the similarity of names (Eq. 4, 9); -inf for excluded regions.
 
         As in the published code, a region whose name has similarity 0 is excluded, unless all have.
         """
-        if name_similarity is not None and self.config.names == "add":
-            raw = raw + self.name_share * 10 * name_similarity
-        elif name_similarity is not None:
+        if name_similarity is None:
+            return raw.masked_fill(~possible, -torch.inf)
+        if self.config.names == "add":
+            fused = raw + self.name_share * 10 * name_similarity
+        elif self.config.names == "prior":
+            fused = raw + self.name_share * name_similarity.clamp_min(MIN_NAME).log()
+        else:
             similar = possible & (name_similarity > 0)
             possible = torch.where(similar.any(-1, keepdim=True), similar, possible)
-            raw = raw * name_similarity
-        return raw.masked_fill(~possible, -torch.inf)
+            fused = raw * name_similarity
+        return fused.masked_fill(~possible, -torch.inf)
 
     def pass_messages(self, nodes: Tensor, related: Tensor) -> Tensor:
         """z' ``[I, P, D]`` of the nodes z and the relations between them ``[I, P, P]`` (Eq. 6, 7)."""

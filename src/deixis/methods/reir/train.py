@@ -24,7 +24,7 @@ from deixis.layers.text_vectors import text_vectors
 from deixis.layers.whitening import fit_whitening
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum
-from deixis.methods.reir.losses.caption_ranking import caption_scores, ranking
+from deixis.methods.reir.losses.caption_ranking import PairEmbedding, caption_scores, pair_ranking, ranking
 from deixis.methods.reir.losses.reconstruction import PhraseDecoder, reconstruction
 from deixis.methods.reir.losses.relation_classification import (
     RelationClassifier,
@@ -33,7 +33,7 @@ from deixis.methods.reir.losses.relation_classification import (
 )
 from deixis.methods.reir.losses.self_taught import self_taught
 from deixis.methods.reir.model import Found, ReirGrounder
-from deixis.methods.reir.network import Matched, ReirConfig, ReirNet
+from deixis.methods.reir.network import Matched, ReirConfig, ReirNet, Repool
 from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
 from deixis.methods.reir.recipes import ReirRecipe
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, phrase_scores
@@ -46,6 +46,7 @@ from deixis.training.recipe import Phase
 from deixis.training.types import Scores
 from deixis.types import Grounding, Point, Regions
 from deixis.vision.extractor import RegionExtractor
+from deixis.vision.repool import can_repool, repooler
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Batch:
     regions: PaddedRegions
     phrases: PaddedPhrases
     names: Tensor | None  # [I, N, E] vectors of the class names of regions
+    repool: Repool | None = None  # features of moved boxes; None: the second stage keeps those of the proposals
 
 
 class Network(nn.Module):
@@ -76,15 +78,18 @@ class Network(nn.Module):
         torch.manual_seed(recipe.seed)
         self.refiner = ReirNet(config)
         if recipe.reconstruct:
-            self.decoder = PhraseDecoder(config.vocabulary, config.words, config.width, config.hidden)
-        if config.graph != "none" and recipe.relations.weight and relations:
+            sizes = (config.vocabulary, config.words, config.width, config.hidden)
+            self.decoder = PhraseDecoder(*sizes, recipe.decoder_input)
+        if recipe.ranking.weight and recipe.ranking.similarity == "embeddings":
+            self.pairs = PairEmbedding(config.width, recipe.ranking.embed)
+        if recipe.relations.weight and relations:
             weights = inverse_frequency_weights(relations) if recipe.relations.balanced else None
             self.relations = RelationClassifier(config.width, config.hidden, len(relations), weights)
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The weighted loss terms of one batch (Eq. 12); ``progress`` runs from 0 to 1 over the training."""
         recipe, phrases = self.recipe, batch.phrases
-        matched = self.refiner(batch.regions, phrases, batch.names)
+        matched = self.refiner(batch.regions, phrases, batch.names, repool=batch.repool)
         terms: dict[str, Tensor] = {}
         if recipe.reconstruct:
             again = reconstruction(self.decoder, matched.attended(), phrases.spelling, phrases.mask)
@@ -93,16 +98,27 @@ class Network(nn.Module):
                 again = reconstruction(self.decoder, matched.fine.attended(), phrases.spelling, phrases.mask)
                 terms["reconstruct_fine"] = recipe.reconstruct * again
         if recipe.ranking.weight:
-            each = self.refiner.score_phrases(matched, batch.regions, phrases, batch.names)
-            scores, owner = caption_scores(each, phrases.mask, phrases.caption, phrases.words.shape[1])
-            hinges = ranking(scores, owner, recipe.ranking.form, recipe.ranking.margin)
-            terms["ranking"] = recipe.ranking.weight * hinges / max(1, len(owner))
+            terms["ranking"] = recipe.ranking.weight * self._ranking(matched, batch)
         if matched.offsets is not None and progress >= recipe.self_taught.warmup:
             terms["boxes"] = recipe.self_taught.weight * self._taught(matched, batch)
-        if matched.fine is not None and hasattr(self, "relations"):
-            told = relation_loss(self.relations, matched.fine.attended(), phrases.relation)
-            terms["relations"] = recipe.relations.weight * told
+        if hasattr(self, "relations"):
+            attended = matched.attended() if matched.fine is None else matched.fine.attended()
+            terms["relations"] = recipe.relations.weight * relation_loss(self.relations, attended, phrases.relation)
         return terms
+
+    def _ranking(self, matched: Matched, batch: Batch) -> Tensor:
+        """Ranking of images and captions per caption, by the similarity of the recipe."""
+        config, phrases = self.recipe.ranking, batch.phrases
+        if config.similarity == "phrases":
+            each = self.refiner.score_phrases(matched, batch.regions, phrases, batch.names)
+            scores, owner = caption_scores(each, phrases.mask, phrases.caption, phrases.words.shape[1])
+            return ranking(scores, owner, config.form, config.margin) / max(1, len(owner))
+        stages = [matched.attended()] + ([] if matched.fine is None else [matched.fine.attended()])
+        losses = []
+        for attended in stages:
+            scores, owner = self.pairs(attended, matched.sentences, phrases.mask, phrases.caption)
+            losses.append(pair_ranking(scores, owner, config.form, config.margin) / max(1, len(owner)))
+        return torch.stack(losses).sum()
 
     def _taught(self, matched: Matched, batch: Batch) -> Tensor:
         """Self-taught regression of both stages (Eq. 15)."""
@@ -118,14 +134,24 @@ class Network(nn.Module):
         return loss
 
 
-def make_examples(samples: Sequence[Sample], max_words: int) -> list[Example]:
-    """Images with at least one caption that has a phrase; captions without any are left out."""
+def make_examples(samples: Sequence[Sample], max_words: int, pairs: bool = False) -> list[Example]:
+    """Images with all captions that have a phrase; with ``pairs``, one example for each image and caption."""
     examples = []
     for image, several in caption_descriptions(samples).items():
         usable = tuple(short for each in several if (short := truncate(each, max_words)).phrases)
-        if usable:
+        if pairs:
+            examples += [Example(image, (each,)) for each in usable]
+        elif usable:
             examples.append(Example(image, usable))
     return examples
+
+
+def merge_images(examples: Sequence[Example]) -> list[Example]:
+    """Join pairs of one image, so that a batch has each image once and no image is its own negative."""
+    captions: dict[str, tuple[Description, ...]] = {}
+    for example in examples:
+        captions[example.image_id] = (*captions.get(example.image_id, ()), *example.descriptions)
+    return [Example(image, several) for image, several in captions.items()]
 
 
 def collate(
@@ -136,14 +162,16 @@ def collate(
     config: ReirConfig,
 ) -> Batch:
     """Pad regions and captions to the largest numbers of the batch."""
+    examples = merge_images(examples)
     seen, named = [regions[example.image_id] for example in examples], config.names != "none"
     phrases = pad_phrases([example.descriptions for example in examples], vocabulary, categories, named)
-    return Batch(pad_regions(seen), phrases, name_vectors(seen, config.top_names) if named else None)
+    names = name_vectors(seen, config.top_names) if named else None
+    return Batch(pad_regions(seen), phrases, names, repooler(seen) if config.repool else None)
 
 
 def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
     """Train a grounder; ``out`` becomes a folder for ``ReirGrounder.from_pretrained`` with the best epoch."""
-    vocabulary = Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    vocabulary = data.words(recipe.min_count)
     like = data.regions[data.training[0].image_id]
     config = replace(
         recipe.model,
@@ -151,19 +179,25 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         features=like.features.shape[1],
         detector=RegionExtractor(**data.extractor).is_detector,
     )
-    examples = make_examples(data.training, recipe.max_words)
+    examples = make_examples(data.training, recipe.max_words, recipe.batch_pairs)
     if not examples:
         raise DeixisError(f"{data.source}: no training caption has a noun phrase. Use captions with nouns.")
     said = Counter(r.name for e in examples for d in e.descriptions for r in d.relations)
-    kept = relation_categories(said.elements(), recipe.relations.min_count)
+    kept = relation_categories(said.elements(), recipe.relations.min_count, recipe.relations.most)
     categories = {name: number for number, name in enumerate(kept, 1)}
     if config.names != "none":
         # one pass in place of many small ones in the first epoch
         text_vectors([text for e in examples for d in e.descriptions for text in d.texts()])
     validation = Validation(data)
+    grid = max(like.grid.shape[:2]) if like.grid is not None and can_repool(like) else 0
+    if config.regress != "none" and config.two_stages and config.repool and not grid:
+        callbacks.message(
+            "The features have no grid, so that moved boxes keep the features of their proposals. To pool them again, "
+            "extract with deixis features --grid 18."
+        )
 
     def grounder(network: Network, calibration: Calibration | None = None) -> ReirGrounder:
-        return ReirGrounder(network.refiner, vocabulary, data.extractor, recipe.name, calibration)
+        return ReirGrounder(network.refiner, vocabulary, data.extractor, recipe.name, calibration, grid)
 
     def validate(network: Network, phase: Phase) -> Scores:
         return validation.scores(grounder(network))
@@ -250,7 +284,9 @@ class Validation:
             )
         }
         return {
-            r.id: [Grounding(r.phrase, one.box, one.evidence, point=self._point(r.image, one))]
+            r.id: [
+                Grounding(r.phrase, one.box, one.evidence, point=self._point(r.image, one), initial_box=one.proposal)
+            ]
             for r in self.references
             if (one := places.get((r.image, r.caption, r.start))) is not None
         }

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from deixis.data.reading import read_json
+from deixis.data.reading import brief, read_json
 from deixis.errors import DeixisError
 from deixis.language.vocabulary import SPECIAL, Vocabulary
 from deixis.layers.checkpoint_file import read_checkpoint
@@ -41,8 +41,7 @@ def import_published(files: PublishedFiles) -> Imported:
             f"{files.vocabulary} has {len(vocabulary):,} words, and {files.weights} has {config.vocabulary:,}. "
             "Give the vocabulary of these weights."
         )
-    network = ScanNet(config)
-    load_weights(network, weights, files.weights)
+    network = load_weights(lambda: ScanNet(config), weights, files.weights)
     grounder = ScanGrounder(network, vocabulary, files.extractor(config.features), files.name)
     return Imported(grounder, "SCAN" if config.count == "all" else "POS-SCAN", PAIRS)
 
@@ -86,9 +85,12 @@ def _config(path: Path, options: Mapping[str, Any], weights: Mapping[str, Tensor
     """Return the network's configuration from the options of the training script and the shapes of the weights."""
     for name, supported in _SUPPORTED.items():
         if (found := options.get(name, supported)) != supported:
-            raise DeixisError(f"{path} was trained with {name} = {found!r}. Only {supported!r} can be imported.")
+            raise DeixisError(f"{path} was trained with {name} = {brief(found)}. Only {supported!r} can be imported.")
     nouns = bool(options.get("pos", False))  # POS-SCAN's own option
     try:
+        for name in ("cross_attn", "agg_func"):
+            if not isinstance(options[name], str):
+                raise TypeError(f"{name} is not a text")
         return ScanConfig(
             vocabulary=len(weights["embed.weight"]),
             features=weights["embed_regions.weight"].shape[1],
@@ -103,7 +105,7 @@ def _config(path: Path, options: Mapping[str, Any], weights: Mapping[str, Tensor
             count="nouns" if nouns else "all",
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise DeixisError(f"{path}: the options of the training script cannot be used ({error!r}).") from None
+        raise DeixisError(f"{path}: the options of the training script cannot be used ({repr(error)[:100]}).") from None
 
 
 def read_vocabulary(path: Path | None, weights: Path) -> Vocabulary:

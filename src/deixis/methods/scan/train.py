@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from deixis.calibration import Calibration, fit
-from deixis.data import Sample
+from deixis.data import Caption, Sample
 from deixis.device import device_of
 from deixis.language.nouns import mark_words
 from deixis.language.parse import parse
@@ -29,6 +29,8 @@ from deixis.training.loop import train
 from deixis.training.recipe import Phase
 from deixis.training.types import Scores
 from deixis.types import Regions
+
+NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,12 @@ def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, ma
     told = [(sample.image_id, caption) for sample in samples for caption in sample.captions if caption.tokens]
     marks: Sequence[tuple[bool, ...]] = [(True,) * len(caption.tokens) for _, caption in told]
     if count != "all":  # only this needs parses
-        marks = [mark_words(each, count, vocabulary) for each in parse([caption.text for _, caption in told])]
+        tagged = [count == "nouns" and bool(caption.tags) for _, caption in told]
+        parses = iter(parse([caption.text for (_, caption), tags in zip(told, tagged, strict=True) if not tags]))
+        marks = [
+            _tagged(caption, vocabulary) if tags else mark_words(next(parses), count, vocabulary)
+            for (_, caption), tags in zip(told, tagged, strict=True)
+        ]
     return [
         Pair(
             image_id,
@@ -82,6 +89,13 @@ def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, ma
         )
         for (image_id, caption), counts in zip(told, marks, strict=True)
     ]
+
+
+def _tagged(caption: Caption, vocabulary: Vocabulary) -> tuple[bool, ...]:
+    """Mark the nouns of a caption by the tags of its data set, as the published training does."""
+    return tuple(
+        tag in NOUN_TAGS and word in vocabulary for tag, word in zip(caption.tags, caption.tokens, strict=True)
+    )
 
 
 def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
@@ -94,7 +108,7 @@ def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
 
 def train_scan(recipe: ScanRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
     """Train a matcher; ``out`` becomes a folder for ``ScanGrounder.from_pretrained`` with the best epoch."""
-    vocabulary = Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    vocabulary = data.words(recipe.min_count)
     like = data.regions[data.training[0].image_id]
     config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
     validation = make_pairs(data.validation, vocabulary, config.count, recipe.max_words)

@@ -102,6 +102,7 @@ class Captioner:
                     found.branch_mask[i, s, : len(words)].numpy(),
                     one.boxes,
                     one.size,
+                    one.frames,
                 )
                 each.append(Candidate(words, float(found.scores[i, s]), float(scores[i, s]), trace))
             candidates.append(each)

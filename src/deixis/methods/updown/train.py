@@ -113,8 +113,8 @@ class Network(nn.Module):
 
 
 def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
-    """The words of the training captions that occur often enough."""
-    return Vocabulary.build((c.tokens for s in data.training for c in s.captions), recipe.min_count)
+    """The given words, or those of the training captions that occur often enough."""
+    return data.words(recipe.min_count)
 
 
 def class_names(recipe: UpDownRecipe, data: TrainingData) -> tuple[str, ...]:
@@ -299,7 +299,7 @@ class Validation:
         if not self._boxed:
             return found
         boxed = {caption.image: caption for caption in captions if caption.image in self._reference.images.ids}
-        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True)
+        wanted = Options(metrics=("F1_all", "F1_loc"), quiet=True, classes=self.data.classes)
         grounded = evaluate(Predictions(Path("validation"), "deixis", boxed), self._reference, wanted)
         return found | {score.name: score.value for score in grounded.scores if score.name in wanted.metrics}
 

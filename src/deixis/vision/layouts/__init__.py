@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from deixis.errors import DeixisError
+from deixis.vision.layouts.bottom_up import open_bottom_up
 from deixis.vision.layouts.gvd import open_gvd
+from deixis.vision.layouts.plain import open_npz, open_parquet
 from deixis.vision.layouts.records import ImportOptions, Source
 
 Layout = Literal["gvd", "bottom-up", "npz", "parquet"]
@@ -24,4 +26,9 @@ def open_source(path: Path, layout: Layout, options: ImportOptions, unpack: Path
     match layout:
         case "gvd":
             return open_gvd(path, options, unpack)
-    raise NotImplementedError(layout)
+        case "bottom-up":
+            return open_bottom_up(path, options)
+        case "npz":
+            return open_npz(path, options)
+        case "parquet":
+            return open_parquet(path, options)

@@ -91,8 +91,8 @@ def import_features(
     for note in source.notes:
         notify(note)
     description = source.description if image_map is None else source.description | image_map.describe()
-    name = extractor_name(description)
-    video = description["proposals"]["limit"] > 500
+    name = source.extractor if image_map is None and source.extractor else extractor_name(description)
+    video = int(description.get("proposals", {}).get("limit", 0)) > 500
     contents = Contents(name, description, {"imported": layout, **source.settings})
     skipped: dict[str, str] = {}
     with StoreWriter(out, contents, VIDEOS_PER_SHARD if video else IMAGES_PER_SHARD) as writer:

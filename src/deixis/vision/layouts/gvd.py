@@ -17,8 +17,8 @@ Rows are unsorted. Class 0 is the background. Rows whose score is at most the th
 videos they become zeros (box, feature and score), because a region is found there by its row.
 
 ``detectron_weights/*.pkl`` and ``vg_object_vocab.txt``, in the folder or its parent, are the class head: with them the
-regions have class probabilities. The frame features of a video become its grid ``[T, 1, 1, 3072]``; the mean of
-``ROWS`` rows, with zeros after the end of a shorter video, becomes its image vector.
+regions have class probabilities. The frame features of a video become its temporal
+features ``[T, 3072]``.
 """
 
 from __future__ import annotations
@@ -61,8 +61,6 @@ VIDEO_FEATURES, VIDEO_DETECTIONS, FRAME_FEATURES = (
     "rgb_motion_1d",
 )
 DIM, MOTION_DIM = 2048, 1024
-ROWS = 480
-"""Rows of the frame features that the published network uses."""
 FRAME_WIDTH = 720
 IMAGE_FOLDERS = ("images", "flickr30k-images", "flickr30k_images")
 HEAD_FILES = ("fc7_w", "fc7_b", "cls_score_w", "cls_score_b")
@@ -86,8 +84,8 @@ def open_gvd(root: Path, options: ImportOptions, unpack: Path) -> Source:
         lambda done: _records(reader, dictionary, head, done),
         len(dictionary.entries),
         head,
-        {"sizes": reader.sizes_from},
-        (*notes, *reader.notes),
+        settings={"sizes": reader.sizes_from},
+        notes=(*notes, *reader.notes),
     )
 
 
@@ -337,7 +335,6 @@ class _Videos:
             raise BadRecord("a frame is not a whole number from 0 to 9")
         kept = self.detections.kept(table)
         labels = self.detections.labels(np.where(kept[:, None], table, 0))
-        grid, vector = self._frames(entry)
         return Regions(
             boxes=np.where(kept[:, None], to_boxes(table[:, :4], size), 0),
             features=np.where(kept[:, None], features, 0),
@@ -345,14 +342,13 @@ class _Videos:
             scores=np.where(kept, table[:, 6], 0),
             labels=labels,
             frames=frames.astype(np.int64),
-            grid=grid,
-            image_vector=vector,
+            temporal=self._frames(entry),
         )
 
-    def _frames(self, entry: Entry) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]:
-        """Features ``[T, 1, 1, 3072]`` of the whole video, at most ROWS rows, and the mean of ROWS rows."""
+    def _frames(self, entry: Entry) -> npt.NDArray[np.float32] | None:
+        """Features ``[T, 3072]`` of the whole video: appearance, then motion."""
         if self.frame_files is None:
-            return None, None
+            return None
         video = entry.image_id.rpartition("_segment_")[0].removeprefix("v_")
         parts = []
         for kind, dim in (("resnet", DIM), ("bn", MOTION_DIM)):
@@ -363,10 +359,10 @@ class _Videos:
             parts.append(numbers(load_array(data, name), (None, dim), name))
         if len(parts[0]) != len(parts[1]):
             raise BadRecord(f"{len(parts[0])} rows of appearance, but {len(parts[1])} of motion")
-        rows = np.concatenate(parts, axis=1)[:ROWS]
+        rows = np.concatenate(parts, axis=1)
         if not len(rows):
             raise BadRecord(f"{video}_resnet.npy has no rows")
-        return rows[:, None, None, :], (rows.sum(0) / ROWS).astype(np.float32)
+        return rows
 
 
 def _require_files(root: Path, name: str) -> Files:

@@ -40,6 +40,7 @@ class ImportOptions:
     glove: Path | None = None  # GloVe vectors (glove.6B.300d.txt): gives the class head the classes of the data set
     threshold: float = 0.2  # gvd: rows need a score above this; others are dropped (photographs) or zeroed (videos)
     background: bool = True  # gvd: keep rows whose class is the background
+    columns: str = ""  # bottom-up: names of the columns of a TSV in another order, joined by commas
     detector: str = ""  # name of the detector that made the features, where the files do not say it
 
 
@@ -63,6 +64,7 @@ class Source:
     records: Callable[[Collection[str]], Iterator[Record]]
     total: int | None = None  # number of images, if it is known before reading
     head: ClassHead | None = None
+    extractor: str = ""  # name of the extractor; made from the description if it is empty
     settings: Json = field(default_factory=dict)  # other choices of the reader, such as the source of image sizes
     notes: tuple[str, ...] = ()  # messages for the user
 

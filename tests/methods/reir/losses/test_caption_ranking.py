@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deixis.methods.reir.losses.caption_ranking import Form, caption_scores, ranking
+from deixis.methods.reir.losses.caption_ranking import Form, PairEmbedding, caption_scores, pair_ranking, ranking
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "reir.npz"
 FORMS = get_args(Form)
@@ -64,3 +64,40 @@ def test_gradients_of_ranking(form: Form) -> None:
         return ranking(*caption_scores(scores, mask, caption, 2), form)
 
     assert torch.autograd.gradcheck(run, scores)
+
+
+def test_pair_ranking_agrees_with_the_published_code() -> None:
+    with np.load(GOLDEN, allow_pickle=False) as file:
+        golden = {name: torch.from_numpy(file[name]) for name in ("disc_in", "disc_loss_margin0p2")}
+    loss = pair_ranking(golden["disc_in"], torch.arange(6))
+    torch.testing.assert_close(loss, golden["disc_loss_margin0p2"], atol=1e-5, rtol=0)
+
+
+def test_pairs_of_one_image_are_not_negatives() -> None:
+    similarity = torch.tensor([[0.5, 9.0, 0.4], [9.0, 0.6, 0.1], [0.45, 0.2, 0.5]])
+    # hinges: .1 (.4 against .5), 0; .15 (.45 against .5); columns: .15, 0, .1
+    assert pair_ranking(similarity, torch.tensor([0, 0, 1]), "plain").item() == pytest.approx(0.5, abs=1e-6)
+
+
+def test_embeddings_of_pairs_by_loops() -> None:
+    """The mean attended feature of a caption's phrases and the caption's vector, each through one layer."""
+    torch.manual_seed(0)
+    pairs = PairEmbedding(4, 3).double()
+    attended, sentences = torch.randn(2, 3, 4).double(), torch.randn(2, 2, 4).double()
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    caption = torch.tensor([[0, 0, 1], [1, 0, 0]])
+    found, owner = pairs(attended, sentences, mask, caption)
+    weight, bias = (value.detach().numpy() for value in (pairs.visual.weight, pairs.visual.bias))
+    other, shift = (value.detach().numpy() for value in (pairs.sentence.weight, pairs.sentence.bias))
+    seen = [attended[0, :2].mean(0), attended[0, 2], attended[1, 0]]
+    said = [sentences[0, 0], sentences[0, 1], sentences[1, 1]]
+    expected = [[(weight @ v.numpy() + bias) @ (other @ t.numpy() + shift) / 3**0.5 for t in said] for v in seen]
+    np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-9)
+    assert owner.tolist() == [0, 0, 1]
+
+
+def test_gradients_of_pair_ranking() -> None:
+    torch.manual_seed(0)
+    scores = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    for form in FORMS:
+        assert torch.autograd.gradcheck(lambda s, form=form: pair_ranking(s, torch.tensor([0, 0, 1, 2]), form), scores)

@@ -1,13 +1,14 @@
 """Phrase reconstruction by hand, its gradient and its padding."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 from torch import Tensor
 
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.reir.losses.reconstruction import PhraseDecoder, reconstruction
+from deixis.methods.reir.losses.reconstruction import Attended, PhraseDecoder, reconstruction
 
 SPELLING = torch.tensor([[[1, 5, 6, 2], [1, 7, 2, 0]], [[1, 4, 2, 0], [0, 0, 0, 0]]])
 PHRASES = torch.tensor([[True, True], [True, False]])
@@ -26,9 +27,24 @@ def test_reconstruction_by_hand() -> None:
     assert reconstruction(decoder, torch.randn(2, 2, 4), SPELLING, torch.zeros_like(PHRASES)).item() == 0
 
 
-def test_gradients_of_reconstruction_and_padding() -> None:
+@pytest.mark.parametrize("at", get_args(Attended))
+def test_states_of_the_decoder(at: Attended) -> None:
+    """torch's own LSTM over the feature and the words, or over both joined at every step."""
     torch.manual_seed(0)
-    decoder = PhraseDecoder(vocabulary=8, words=3, attended=4, hidden=5).double()
+    decoder = PhraseDecoder(vocabulary=8, words=3, attended=4, hidden=5, at=at)
+    seen, words = torch.randn(2, 4), torch.tensor([[1, 5, 6], [1, 7, 2]])
+    if at == "first":
+        steps = torch.cat([decoder.project(seen)[:, None], decoder.embed(words)], 1)
+        expected = decoder.lstm(steps)[0][:, 1:]
+    else:
+        expected = decoder.lstm(torch.cat([seen[:, None].expand(-1, 3, -1), decoder.embed(words)], -1))[0]
+    torch.testing.assert_close(decoder(seen, words), expected)
+
+
+@pytest.mark.parametrize("at", get_args(Attended))
+def test_gradients_of_reconstruction_and_padding(at: Attended) -> None:
+    torch.manual_seed(0)
+    decoder = PhraseDecoder(vocabulary=8, words=3, attended=4, hidden=5, at=at).double()
     seen = torch.randn(2, 2, 4, dtype=torch.float64, requires_grad=True)
 
     def run(seen: Tensor, *parameters: Tensor) -> Tensor:

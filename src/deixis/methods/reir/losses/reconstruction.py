@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
 
+Attended = Literal["first", "every"]
+"""Where the decoder reads the attended feature: before the first word (published code), or at every step (ours)."""
+
 
 class PhraseDecoder(nn.Module):
     """LSTM decoder of phrases (Eq. 13); both stages share it, in training only."""
 
-    def __init__(self, vocabulary: int, words: int, attended: int, hidden: int) -> None:
+    def __init__(self, vocabulary: int, words: int, attended: int, hidden: int, at: Attended = "first") -> None:
         super().__init__()
+        self.at = at
         self.embed = nn.Embedding(vocabulary, words, padding_idx=Vocabulary.pad)
-        self.lstm = nn.LSTM(attended + words, hidden, batch_first=True)
+        if at == "first":
+            self.project = nn.Linear(attended, words)
+        self.lstm = nn.LSTM(words if at == "first" else attended + words, hidden, batch_first=True)
         self.output = nn.Linear(hidden, vocabulary)
 
     def forward(self, attended: Tensor, inputs: Tensor) -> Tensor:
-        """States ``[B, W, hidden]`` after each word of ``inputs [B, W]``, given ``attended [B, D]`` at every step."""
-        return run_lstm(self.lstm, self.embed(inputs), constant=attended)
+        """States ``[B, W, hidden]`` after each word of ``inputs [B, W]``, given ``attended [B, D]``."""
+        words = self.embed(inputs)
+        if self.at == "every":
+            return run_lstm(self.lstm, words, constant=attended)
+        return run_lstm(self.lstm, torch.cat([self.project(attended).unsqueeze(1), words], 1))[:, 1:]
 
 
 def reconstruction(decoder: PhraseDecoder, attended: Tensor, spelling: Tensor, mask: Tensor) -> Tensor:
