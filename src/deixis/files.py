@@ -79,6 +79,12 @@ def read_settings(path: Path) -> Any:
             raise ValueError("nested too deeply") from None
 
 
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def require_sha256(path: Path, expected: str, package: str) -> None:
     """Raise an error if a file of another package is not the one that Deixis was tested with."""
     try:

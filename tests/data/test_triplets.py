@@ -57,6 +57,12 @@ def test_instances_are_named_and_told_apart_by_place() -> None:
     assert not any("animal" in text or "person" in text or "cat" in text for text, _, _ in found)
 
 
+def test_small_boxes_count_for_positions() -> None:
+    things = [Named("man", (0, 0, 5, 5)), Named("man", (20, 40, 60, 60)), Named("man", (60, 45, 100, 65))]
+    found = [t.text for t in named_triplets("7", (100, 100), things, min_area=0.05) if t.source == "spatial"]
+    assert found == ["a man on the right", "bottom man"]
+
+
 def test_one_of_a_kind_has_no_place() -> None:
     found = list(named_triplets("7", (100, 100), [Named("dog", (0, 0, 30, 30)), Named("cat", (50, 50, 90, 90))]))
     assert [t.text for t in found] == ["a dog", "a cat"]

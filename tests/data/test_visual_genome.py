@@ -434,10 +434,17 @@ def test_corners_are_told_as_well():
     assert texts(two, "spatial")["a tree to the top right"] == [60, 0, 100, 40]
 
 
-def test_a_small_box_is_no_rival():
-    sample = picture(("dog", (), [0, 0, 5, 5]), ("dog", (), [20, 20, 60, 60]))
-    assert texts(sample, "spatial") == {}
-    assert len(texts(sample, "spatial", min_area=0)) > 0
+def test_positions_are_those_among_all_boxes_of_a_name():
+    """With a small man farthest left, "a man on the left" is nobody who is large enough."""
+    small, second, third = [0, 0, 5, 5], [20, 20, 60, 60], [60, 50, 100, 95]
+    sample = picture(("man", (), small), ("man", (), second), ("man", (), third))
+    assert texts(sample, "spatial") == {
+        "a man on the right": third,
+        "bottom man": third,
+        "a man to the bottom right": third,
+    }
+    assert texts(sample, "spatial", min_area=0)["a man on the left"] == small
+    assert texts(sample, "object") == {"a man": third}
 
 
 boxes = st.tuples(*[st.integers(0, 60)] * 2, *[st.integers(20, 40)] * 2).map(
@@ -448,10 +455,12 @@ boxes = st.tuples(*[st.integers(0, 60)] * 2, *[st.integers(20, 40)] * 2).map(
 @given(st.lists(st.tuples(st.sampled_from(["dog", "cat"]), boxes), min_size=1, max_size=8), st.floats(0, 0.3))
 def test_the_farthest_boxes_are_the_farthest(objects, min_area):
     sample = picture(*((label, (), box) for label, box in objects))
-    kept = [(label, box) for label, box in objects if (box[2] - box[0]) * (box[3] - box[1]) >= min_area * 100 * 100]
-    spatial = texts(sample, "spatial", min_area=min_area)
+    everything, spatial = texts(sample, "spatial", min_area=0), texts(sample, "spatial", min_area=min_area)
+    large = {t: b for t, b in everything.items() if (b[2] - b[0]) * (b[3] - b[1]) >= min_area * 100 * 100}
+    assert spatial == large
+    spatial = everything
     for label in ("dog", "cat"):
-        alike = [box for name, box in kept if name == label]
+        alike = [box for name, box in objects if name == label]
         sides = {
             f"a {label} on the left": lambda box: box[0] + box[2],
             f"a {label} on the right": lambda box: -box[0] - box[2],

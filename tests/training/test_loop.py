@@ -24,7 +24,8 @@ from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
 from deixis.training.log import read_log
-from deixis.training.loop import make_optimiser, step_lr, train
+from deixis.training.loop import cosine_lr, make_optimiser, step_lr, train
+from deixis.training.prefetch import Prefetch
 from deixis.training.recipe import Phase, Schedule
 from deixis.training.types import Scores
 
@@ -353,22 +354,18 @@ def test_a_phase_starts_from_the_best_epoch_of_the_phase_before(tmp_path: Path) 
 
 def test_gradients_are_clipped_by_value(tmp_path: Path) -> None:
     seen: list[float] = []
-
-    class Watched(Network):
-        def forward(self, phase: Phase, batch: Any, progress: float) -> dict[str, Tensor]:
-            seen.extend(float(p.grad.abs().max()) for p in self.parameters() if p.grad is not None)
-            return super().forward(phase, batch, progress)
-
     examples, regions = world()
     recipe = tiny(epochs=1, schedule=Schedule(lr=1e-3, clip_norm=0.0, clip_value=1e-4))
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
     train(
         recipe,
-        Watched(recipe, fill(recipe, VOCABULARY, regions["0"])),
+        network,
         examples,
         lambda some: collate(some, regions, VOCABULARY.pad),
         tmp_path,
         lambda network, phase: {"CIDEr": 0.0},
         lambda network, epoch, scores: None,
+        after_step=lambda: seen.extend(float(p.grad.abs().max()) for p in network.parameters() if p.grad is not None),
     )
     assert max(seen) == pytest.approx(1e-4)
 
@@ -553,3 +550,97 @@ def test_sgd_with_momentum_and_weight_decay() -> None:
         optimiser.step()
         assert float(optimiser.state[weight]["momentum_buffer"]) == pytest.approx(velocity)
         assert float(weight.detach()) == pytest.approx(after)
+
+
+# Parts of a batch, the published cosine, images in the background ----------------------------------------------------
+
+
+class Line(torch.nn.Module):
+    """One number that follows the mean of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.bias = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, phase: Phase, batch: "Numbers", progress: float) -> dict[str, Tensor]:
+        return {"square": ((self.weight * batch.values + self.bias - 3 * batch.values) ** 2).mean()}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    values: Tensor
+
+
+def follow(run: Path, **changes: Any) -> tuple[Line, list[float], list[Any]]:
+    recipe = tiny(epochs=changes.pop("epochs", 1), monitor="score", **changes)
+    events: list[Any] = []
+    network = train(
+        recipe,
+        Line(),
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0],
+        lambda some: Numbers(torch.tensor(some)),
+        run,
+        lambda network, phase: {"score": 1.0},
+        lambda network, epoch, scores: events.append(("save", epoch)),
+        prefetch=lambda some: events.append(("ahead", len(some))),
+        after_step=lambda: events.append(("step",)),
+    )
+    return network, [line["losses"]["square"] for line in read_log(run)], events
+
+
+def test_parts_of_a_batch_have_the_gradient_of_the_batch(tmp_path: Path) -> None:
+    whole, losses, events = follow(tmp_path / "whole")
+    parts, again, _ = follow(tmp_path / "parts", accumulate=3)  # parts of two and one
+    assert again == pytest.approx(losses)
+    torch.testing.assert_close(parts.weight, whole.weight)
+    assert events == [("ahead", 2), ("step",), ("ahead", 0), ("step",), ("save", 1)]
+
+
+def test_no_epochs_save_the_initial_network(tmp_path: Path) -> None:
+    network, losses, events = follow(tmp_path, epochs=0)
+    assert (float(network.weight.detach()), losses, events) == (0.0, [], [("save", 0)])
+
+
+def test_the_published_cosine() -> None:
+    """Values of the scheduler of ALBEF's code for AMC's settings, worked out by hand."""
+    schedule = Schedule(lr=1e-5, cosine=True, warmup_epochs=20, warmup_lr=1e-6, min_lr=1e-6)
+
+    def rate(epoch: int, batch: int) -> float:
+        return cosine_lr(schedule, 1e-5, epoch, batch, 30)
+
+    assert [rate(0, batch) for batch in (0, 1, 100)] == [1e-6] * 3
+    assert rate(0, 101) == rate(0, 200) == pytest.approx(1.45e-6)
+    assert rate(0, 2000) == pytest.approx(9.55e-6)
+    assert rate(0, 2001) == rate(0, 9999) == pytest.approx(1e-6 + 9e-6 * 0.25)  # 1 + cos(2 pi / 3) is 1 / 2
+    assert rate(5, 7) == pytest.approx(1e-6 + 9e-6 * (1 - 3**0.5 / 2) / 2)  # 25 of 30
+    assert rate(10, 0) == rate(29, 0) == 1e-6
+
+
+def test_weight_decay_leaves_vectors_out() -> None:
+    matrix, vector = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))
+    made = make_optimiser(Schedule(optimiser="adamw", weight_decay=0.02, decay_all=False, lr=0.1), [matrix, vector])
+    for parameter in (matrix, vector):
+        parameter.grad = torch.zeros_like(parameter)
+    made.step()
+    torch.testing.assert_close(matrix.detach(), torch.full((2, 2), 0.998))
+    assert torch.equal(vector.detach(), torch.ones(2))
+
+
+def test_values_are_loaded_ahead_and_released() -> None:
+    loaded: list[str] = []
+
+    def load(key: str) -> str:
+        loaded.append(key)
+        return key.upper()
+
+    values = Prefetch(load, workers=2)
+    values.ahead(["a", "b", "a"])
+    assert (values["a"], values["b"], values["a"]) == ("A", "B", "A")
+    values.ahead(["b", "c"])
+    assert (values["a"], values["c"]) == ("A", "C")
+    values.ahead([])
+    assert sorted(loaded) == ["a", "b", "c"]
+    assert values["a"] == "A"  # released: loaded again
+    assert loaded.count("a") == 2
+    assert Prefetch(load, workers=0)["d"] == "D"

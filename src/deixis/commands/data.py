@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deixis.commands.console import AsJson, Quiet, print_json, print_some, stderr_console, stdout_console
+from deixis.commands.console import AsJson, Quiet, Switch, print_json, print_some, stderr_console, stdout_console
 from deixis.data.report import Report, inspect
 from deixis.errors import UsageError
 
@@ -47,6 +47,7 @@ def show(
     split: str | None = None,
     out: Path = Path("sheet.png"),
     seed: int = 0,
+    triplets: Switch = False,
     quiet: Quiet = False,
 ) -> int:
     """Draw a contact sheet: images with their boxes, and captions with phrases in the colours of the boxes.
@@ -59,6 +60,7 @@ def show(
         split: split to draw from; val if the data set has one.
         out: the picture (.png, .svg, .jpg, ...).
         seed: seed of the selection of images.
+        triplets: draw the texts with boxes from which AMC learns, instead of the captions.
     """
     if n < 1:
         raise UsageError(f"--n is {n}; it must be at least 1.")
@@ -67,7 +69,7 @@ def show(
         from deixis.show.drawing import save_drawing
         from deixis.show.samples import draw_samples
 
-        sheet = draw_samples(root, split, n, seed)
+        sheet = draw_samples(root, split, n, seed, triplets)
     save_drawing(sheet.drawing, out)
     console.print(f"{out}: {sheet.shown} of the {sheet.total:,} images of {sheet.split}", markup=False)
     return 0
@@ -84,6 +86,10 @@ def _print_report(report: Report, root: Path, stdout: Console) -> None:
     for split, counts in report.splits.items():
         table.add_row(split, *(f"{asdict(counts)[column]:,}" for column in shown))
     stdout.print(table)
+    for split, counts in report.splits.items():
+        if counts.triplets:
+            parts = ", ".join(f"{source} {number:,}" for source, number in counts.triplets.items())
+            stdout.print(f"triplets of {split} (boxes of 8 % of the image and more): {parts}")
     stdout.print(f"\nskipped records: {len(report.skipped):,}")
     print_some(stdout, report.skipped, LISTED, "; --json lists them all")
     stdout.print(f"missing: {len(report.missing) or 'nothing'}")

@@ -36,6 +36,8 @@ def eval(
     data: Path,
     split: str = "test",
     features: Path | None = None,
+    proposals: Path | None = None,
+    exclude: tuple[Path, ...] = (),
     out: Path | None = None,
     grounder: str | None = None,
     rerank: RerankOption = "grounder",
@@ -65,6 +67,10 @@ def eval(
         data: the data set.
         split: the split to score.
         features: its feature store; without it, regions are extracted now.
+        proposals: boxes of a detector, {image_id: [[x, y, width, height, ...]]}, of which ALBEF and AMC select one by
+            heat over the root of the area (--place alpha).
+        exclude: images to leave out: a file of ids; or a Visual Genome folder, for the COCO ids of its training images
+            (train.txt, or a second path).
         out: folder of the evaluation; by default in the model's folder, or runs/NAME for a model of the package.
         grounder: phrase grounder of a captioner, by name or folder; as in `deixis caption`.
         shown: how many of the worst and of the best captions the page shows.
@@ -72,6 +78,7 @@ def eval(
     """
     import torch
 
+    from deixis.data.lists import excluded_images, read_proposals
     from deixis.evaluation.evaluate import evaluate_captions, evaluate_grounder, joint_supervision
     from deixis.evaluation.files import write_evaluation, write_pages
     from deixis.evaluation.split import SplitPhotos
@@ -85,10 +92,17 @@ def eval(
     source = model_folder(model)
     about = {"supervision": read_supervision(source)}
     with console.status(f"reading {data}"):
-        reference = read_reference(data, split)
+        left_out = excluded_images(exclude) if exclude else frozenset()
+        reference = read_reference(data, split, exclude=left_out)
+        boxes = None if proposals is None else read_proposals(proposals)
+    if exclude:
+        console.print(f"kept by --exclude: {reference.split}", markup=False)
     photos = SplitPhotos(reference.samples, None if features is None else FeatureStore(features))
     name, results = f"eval-{split}", None
+    name += (f"-{proposals.stem}" if proposals else "") + ("-excluded" if exclude else "")
     if is_captioner(source):
+        if proposals is not None:
+            raise UsageError("--proposals is for phrase grounders with heat maps (ALBEF, AMC). Remove it.")
         models = load_models(model, grounder, device)
         generation.apply(models.captioner)
         if models.grounder is not None:
@@ -106,15 +120,18 @@ def eval(
             raise UsageError(f"{model} is a phrase grounder; --grounder is for captioners.")
         alone = load_grounder(model, device)
         _extract(photos, alone.extractor, reference, features, console)
-        with console.status(f"{alone.name} on {len(photos)} images"):
-            predictions, evaluation = evaluate_grounder(alone, reference, photos, place)  # type: ignore[arg-type]
+        with console.status(f"{alone.name} on {len(photos)} images") as status:
+            predictions, evaluation = evaluate_grounder(
+                *(alone, reference, photos, place, boxes),  # type: ignore[arg-type]
+                lambda images: status.update(f"{alone.name}: {images:,} of {len(photos):,} images"),
+            )
         about["model"] = alone.name
     home = Path("runs") / source.name if source.parent == PACKAGE else source
     folder = out or home / name
     about |= {"predictions": str(folder), "data": reference.name, "split": reference.split}
     about["reference"] = str(data.resolve() if data.exists() else data)
-    if place is not None:
-        about["place"] = place
+    about |= {"place": place} if place is not None else {}
+    about |= {"proposals": proposals.name} if proposals is not None else {}
     write_evaluation(folder, predictions, evaluation, about, results)
     write_pages(folder, predictions, reference, evaluation, about, shown)
     print_evaluation(evaluation, about, console, as_json)

@@ -42,7 +42,7 @@ class Options(Generic[AnyRecipe]):
     """
 
     data: Path  # the data set (see deixis data check)
-    features: Path  # its feature store (see deixis features)
+    features: Path | None  # its feature store (see deixis features); not for models that read pixels
     out: Path  # folder of the run; it becomes the model folder
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
     init_from: str = ""  # initial weights: model name, folder, or .pth of ALBEF; captioners run the last phase only
@@ -55,6 +55,7 @@ class Options(Generic[AnyRecipe]):
     seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
+    val_data: Path | None = None  # another data set for validation; its features are in the same store
     device: Device = "auto"
     threads: Threads = 0
     quiet: Quiet = False
@@ -70,7 +71,8 @@ def cli(args: Sequence[str]) -> int:
     name, *rest = args
     refuse_old_options(rest)
     recipe = AddedLosses.parse(rest)[0].add_to(find_recipe(name))
-    default = Options(data=tyro.MISSING, features=tyro.MISSING, out=tyro.MISSING, recipe=recipe)
+    features = tyro.MISSING if recipe.uses_regions else None
+    default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
 
@@ -90,9 +92,10 @@ def train(options: Options[Recipe]) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     console = stderr_console(options.quiet)
-    store = FeatureStore(options.features)
+    store = None if options.features is None else FeatureStore(options.features)
     with console.status(f"reading {options.data}"):
-        data = TrainingData.from_folder(options.data, store, options.train_split, options.val_split)
+        splits = options.train_split, options.val_split
+        data = TrainingData.from_folder(options.data, store, *splits, options.val_data)
         if options.vocabulary is not None:
             data = replace(data, vocabulary=read_vocabulary(options.vocabulary))
         if options.classes is not None:

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LOADERS = (
-    *("flickr30k_entities", "gvd", "talk", "scan_precomp", "visual_genome", "refer"),
+    *("flickr30k_entities", "gvd", "talk", "scan_precomp", "vg_triplets", "visual_genome", "refer"),
     *("activitynet_entities", "coco", "pairs"),
 )
 """The data set modules, in the order in which :func:`recognise` tries them; the most general is last."""

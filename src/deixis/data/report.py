@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from deixis.data import Dataset, Expected, Loader, Sample, Skipped, recognise
+from deixis.data import Dataset, Expected, Loader, Sample, Skipped, recognise, vg_triplets, visual_genome
 from deixis.data.reading import BadFile
+from deixis.data.triplets import data_triplets
 from deixis.errors import DeixisError
 from deixis.images import image_size
 
@@ -32,10 +34,12 @@ class Counts:
     boxed_images: int
     boxes: int
     labelled_images: int = 0  # with image-level labels
+    triplets: Mapping[str, int] = field(default_factory=dict)  # source -> triplets (Visual Genome)
 
-    def to_json(self) -> dict[str, int]:
-        """All counts; labelled images only where there are any."""
-        return {name: number for name, number in asdict(self).items() if number or name != "labelled_images"}
+    def to_json(self) -> dict[str, Any]:
+        """All counts; labelled images and triplets only where there are any."""
+        optional = ("labelled_images", "triplets")
+        return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def inspect(root: Path, started: Callable[[str], None] = lambda split: None) -> 
         except DeixisError as error:
             skipped.append(Skipped(str(root), f"split {split}: {error}"))
             continue
-        counts[split] = count(dataset)
+        counts[split] = replace(count(dataset), triplets=count_triplets(dataset))
         skipped += dataset.skipped
         present = _note_absent(dataset, listings, absent)
         warnings += _compare_sizes(present, split)
@@ -121,6 +125,17 @@ def count(samples: Iterable[Sample]) -> Counts:
         boxed += in_sample > 0
         labelled += sample.labels is not None
     return Counts(images, captions, phrases, boxed, boxes, labelled)
+
+
+def count_triplets(dataset: Dataset) -> dict[str, int]:
+    """Count the triplets of AMC by source, for data sets that have them; images without a known size are left out."""
+    if dataset.name not in (visual_genome.NAME, vg_triplets.NAME):
+        return {}
+    make, found = data_triplets(dataset.name), Counter[str]()
+    for sample in dataset:
+        with suppress(DeixisError, OSError):
+            found.update(triplet.source for triplet in make(sample, visual_genome.MIN_AREA))
+    return dict(found)
 
 
 def _note_absent(dataset: Dataset, listings: dict[Path, set[str]], absent: set[Path]) -> list[Sample]:

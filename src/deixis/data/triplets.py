@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deixis import boxes as geometry
+from deixis.data import coco, vg_triplets, visual_genome
 from deixis.data.reading import BadFile, BadRecord, get, get_numbers, get_text, read_packed_json
 from deixis.data.sample import Sample
 from deixis.data.visual_genome import Triplet, spatial_texts
@@ -61,16 +62,20 @@ def instance_triplets(sample: Sample, min_area: float = 0.0) -> Iterator[Triplet
 def named_triplets(
     image_id: str, size: tuple[int, int], objects: Iterable[Named], min_area: float = 0.0
 ) -> Iterator[Triplet]:
-    """Yield ``object`` triplets ("a dog") and, for objects of one name, ``spatial`` ones (AMC 4.1)."""
+    """Yield ``object`` triplets ("a dog") and, for objects of one name, ``spatial`` ones (AMC 4.1).
+
+    Boxes under ``min_area`` of the image have no triplets; positions are those among all boxes of a name.
+    """
     width, height = size
     by_name: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)
     for item in objects:
+        by_name[item.name].append((item.name, item.box))
         if _area(item.box) >= min_area * width * height:
             yield Triplet(image_id, with_article(item.name), item.box, "object")
-            by_name[item.name].append((item.name, item.box))
     for group in by_name.values():
         for text, box in spatial_texts(group, width, height):
-            yield Triplet(image_id, text, box, "spatial")
+            if _area(box) >= min_area * width * height:
+                yield Triplet(image_id, text, box, "spatial")
 
 
 def caption_triplets(
@@ -97,6 +102,16 @@ def caption_triplets(
             noun = parse.lemmas[head]
             for box in found.get(names.get(noun, noun), ()):
                 yield Triplet(sample.image_id, phrase.text, box, "region")
+
+
+def data_triplets(dataset: str) -> Callable[[Sample, float], Iterable[Triplet]]:
+    """Return the function that makes the triplets of a sample, by the name of its data set."""
+    makers: dict[str, Callable[[Sample, float], Iterable[Triplet]]] = {
+        visual_genome.NAME: visual_genome.triplets,
+        vg_triplets.NAME: vg_triplets.triplets,
+        coco.NAME: instance_triplets,
+    }
+    return makers.get(dataset, phrase_triplets)
 
 
 # Detections ---------------------------------------------------------------------------------------------------------

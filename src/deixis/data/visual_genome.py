@@ -24,7 +24,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -117,11 +117,37 @@ def stream(root: Path, split: str = "all", skipped: list[Skipped] | None = None)
         file.finish()
 
 
+def coco_ids(root: Path, listed: Path | None = None) -> frozenset[str]:
+    """Return the COCO ids of images that are also in COCO.
+
+    The images are those of ``listed`` (a list of Visual Genome ids or file names), else of ``train.txt`` where it is
+    there, else all.
+    """
+    images: dict[int, str] = {}
+
+    def image(record: Any) -> None:
+        number, other = _number(record, "image_id"), record.get("coco_id")
+        images[number] = "" if other is None else str(get_int(record, "coco_id"))
+
+    skipped: list[Skipped] = []
+    good_records(read_json(root / _IMAGES), root / _IMAGES, "image", image, skipped)
+    if listed is None and (root / "train.txt").is_file():
+        listed = root / "train.txt"
+    wanted = set(images) if listed is None else _read_list(listed, images, skipped)
+    if not any(images.values()):
+        raise DeixisError(f"{root / _IMAGES} has no coco_id. Use the official file of version 1.2 or later.")
+    return frozenset(images[number] for number in wanted if images[number])
+
+
 def _annotated(root: Path) -> bool:
     return any((root / name).is_file() for name in (_REGIONS, _OBJECTS, _ATTRIBUTES))
 
 
 # Triplets -----------------------------------------------------------------------------------------------------------
+
+
+Source = Literal["region", "object", "attribute", "spatial"]
+"""Sources of the text of a triplet (AMC, section 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +157,7 @@ class Triplet:
     image_id: str
     text: str
     box: Box
-    source: Literal["region", "object", "attribute", "spatial"]
+    source: Source
 
 
 def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
@@ -144,8 +170,9 @@ def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
                    the outermost box in this direction, "a brown dog to the top left" if it is also in a corner;
                    with the object's first attribute, if it has any
 
-    The position is that of the box centre. The paper does not define a corner; here it is the outer third of the image
-    in both directions. If two boxes have the same position, the text is ambiguous and left out.
+    The position is that of the box centre, among all boxes of the name, also those that are too small. The paper does
+    not define a corner; here it is the outer third of the image in both directions. If two boxes have the same
+    position, the text is ambiguous and left out.
     """
     width, height = sample.image_size()
     large: dict[str, Box] = {}
@@ -159,20 +186,22 @@ def triplets(sample: Sample, min_area: float = MIN_AREA) -> Iterator[Triplet]:
                 yield Triplet(sample.image_id, phrase.text, large[phrase.entity], "region")
     by_name: defaultdict[str, list[tuple[str, Box]]] = defaultdict(list)  # name -> description and box of each object
     for entity in sample.entities:
-        if not entity.label or entity.id not in large:
+        if not entity.label:
             continue
-        box = large[entity.id]
-        yield Triplet(sample.image_id, with_article(entity.label), box, "object")
         padded_label = f" {entity.label} "
         described = [
             f"{attribute} {entity.label}" for attribute in entity.types if f" {attribute} " not in padded_label
         ]
-        for text in described:
-            yield Triplet(sample.image_id, with_article(text), box, "attribute")
-        by_name[entity.label].append(((described or [entity.label])[0], box))
-    for group in by_name.values():
+        by_name[entity.label] += [((described or [entity.label])[0], geometry.as_box(box)) for box in entity.boxes]
+        if entity.id in large:
+            box = large[entity.id]
+            yield Triplet(sample.image_id, with_article(entity.label), box, "object")
+            for text in described:
+                yield Triplet(sample.image_id, with_article(text), box, "attribute")
+    for group in by_name.values():  # small boxes count for the position of the others
         for text, box in spatial_texts(group, width, height):
-            yield Triplet(sample.image_id, text, box, "spatial")
+            if (box[2] - box[0]) * (box[3] - box[1]) >= min_area * width * height:
+                yield Triplet(sample.image_id, text, box, "spatial")
 
 
 def spatial_texts(group: list[tuple[str, Box]], width: float, height: float) -> Iterator[tuple[str, Box]]:
@@ -302,7 +331,7 @@ def _read_images(root: Path, skipped: list[Skipped]) -> dict[int, _Image]:
     return images
 
 
-def _read_list(path: Path, images: dict[int, _Image], skipped: list[Skipped]) -> set[int]:
+def _read_list(path: Path, images: Collection[int], skipped: list[Skipped]) -> set[int]:
     """Read the images of a split; a line starts with ``VG_100K/<id>.jpg`` or with the id."""
     wanted: set[int] = set()
     for line, text in read_lines(path):
@@ -319,7 +348,7 @@ class _Records:
 
     def __init__(self, path: Path, images: dict[int, _Image], wanted: set[int], skipped: list[Skipped]) -> None:
         self.path, self.images, self.wanted, self.skipped = path, images, wanted, skipped
-        self.unread = _elements(path) if path.is_file() else iter(())
+        self.unread = json_elements(path) if path.is_file() else iter(())
         self.waiting: dict[int, Any] = {}
         self.seen: set[int] = set()
 
@@ -359,7 +388,7 @@ _MAX_RECORD = 64 * 2**20
 _SPACE = re.compile(r"\s*")
 
 
-def _elements(path: Path) -> Iterator[Any]:
+def json_elements(path: Path) -> Iterator[Any]:
     """Decode the elements of a JSON list one at a time."""
     decode = json.JSONDecoder().raw_decode
     try:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from deixis.data import Caption, Sample
 from deixis.data.descriptions import NOT_VISUAL
@@ -14,6 +18,7 @@ from deixis.language.parse import parse
 from deixis.language.queries import caption_query, head_of
 from deixis.localize.attention import ground_word
 from deixis.localize.points import bicubic_maximum
+from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.scan.model import ScanGrounder
 from deixis.metrics.evaluate import Evaluation, Options, evaluate
@@ -27,9 +32,13 @@ from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_g
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import default_place
 from deixis.pipelines.results import CaptionResult
-from deixis.types import Grounding, HeatPlace, Place
+from deixis.types import Grounding, HeatPlace, Phrase, Place
 
 Answers = dict[Mention, tuple[Grounding, ...]]
+Boxes = npt.NDArray[np.float64]
+
+PARSED_IMAGES = 64
+"""Images whose captions are parsed together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +106,24 @@ def evaluate_grounder(
     reference: Reference,
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
+    proposals: Mapping[str, Boxes] | None = None,
+    progress: Callable[[int], None] = lambda images: None,
 ) -> tuple[Predictions, Evaluation]:
     """Ground and score the phrases of a split, all phrases of a caption together.
 
-    A matcher also gets retrieval scores, which need no boxes.
+    A matcher also gets retrieval scores, which need no boxes. ALBEF and AMC with published inputs read each data set
+    as their evaluations do; ``proposals`` are boxes by image, of which their rule "alpha" selects. ``progress`` is
+    called with the number of finished images.
     """
-    if place is not None:
+    mark = ""
+    if proposals is not None:
+        place = _check_proposals(grounder, reference, photos, proposals, place)
+    elif place is not None:
         check_place(grounder, place)
-    phrases = grounded_phrases(grounder, reference.samples, photos, place)
+    if isinstance(grounder, AlbefGrounder):
+        grounder = grounder.for_data(reference.name)
+        mark = input_mark(grounder)
+    phrases = grounded_phrases(grounder, reference.samples, photos, place, proposals, progress)
     predictions = Predictions(Path(grounder.name), "deixis", phrases=phrases)
     result = Evaluation(())
     if predictions.phrases:
@@ -115,9 +134,38 @@ def evaluate_grounder(
         raise DeixisError(
             f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."
         )
+    if mark:
+        scores = tuple(replace(score, signature=f"{score.signature}|{mark}") for score in result.scores)
+        result = replace(result, scores=scores)
     if isinstance(grounder, ScanGrounder):
         result = replace(result, scores=(*result.scores, *retrieve(grounder, reference, photos)))
     return predictions, result
+
+
+def input_mark(grounder: AlbefGrounder) -> str:
+    """Return the signature field of published inputs; empty for models with inputs of ours."""
+    if not grounder.inputs.clean:
+        return ""
+    side = grounder.inputs.pixels or grounder.network.config.pixels
+    return f"inputs:{side}px-{grounder.inputs.resize}-{grounder.inputs.max_words}words"
+
+
+def _check_proposals(
+    grounder: PhraseGrounder,
+    reference: Reference,
+    photos: Mapping[str, Photo],
+    proposals: Mapping[str, Boxes],
+    place: Place | HeatPlace | None,
+) -> HeatPlace:
+    """Return the box rule for given proposals; raise an error if it or an image's boxes are missing."""
+    if not isinstance(grounder, AlbefGrounder) or place not in (None, "alpha"):
+        raise DeixisError(
+            "--proposals are boxes for the rule alpha of heat maps (ALBEF, AMC). Remove it, or use --place alpha."
+        )
+    absent = [s.image_id for s in reference.samples if s.image_id in photos and not len(proposals.get(s.image_id, ()))]
+    if absent:
+        raise DeixisError(f"--proposals has no boxes for {len(absent):,} images, such as {absent[0]}. Add their boxes.")
+    return "alpha"
 
 
 def evaluate_folder(
@@ -166,26 +214,51 @@ def grounded_phrases(
     samples: Sequence[Sample],
     photos: Mapping[str, Photo],
     place: Place | HeatPlace | None = None,
+    proposals: Mapping[str, Boxes] | None = None,
+    progress: Callable[[int], None] = lambda images: None,
 ) -> Answers:
     """Ground the phrases that have reference boxes, together with all other visible phrases of their caption.
 
-    To save memory, heat maps are replaced by the position of their maximum, which the pointing game uses.
+    An image is encoded once for all its captions. Heat maps ground each phrase by itself, without the others.
     """
-    captions = list(_boxed_captions(samples, photos))
-    parses = parse([caption.text for _, _, caption in captions], quiet=True)
     answers: Answers = {}
-    for (sample, number, caption), parsed in zip(captions, parses, strict=True):
-        encoded = photos[sample.image_id].encoded(grounder)
-        boxed = {(phrase.start, phrase.end) for phrase in caption.phrases}
-        phrases = [p for p in sample.captions[number].phrases if p.end > p.start and NOT_VISUAL not in p.types]
-        found = grounder.ground(encoded, [caption_query(parsed, phrases)], place)
-        for phrase, one in zip(phrases, found, strict=True):
-            if (phrase.start, phrase.end) not in boxed:
-                continue
-            if one.heat is not None:
-                one = replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
-            answers[Mention(sample.image_id, phrase_key(phrase.text), number, phrase.start)] = (one,)
+    boxed: dict[str, list[tuple[Sample, int, Caption]]] = {}
+    for sample, number, caption in _boxed_captions(samples, photos):
+        boxed.setdefault(sample.image_id, []).append((sample, number, caption))
+    alone, done = isinstance(grounder, AlbefGrounder), 0
+    for some in _batched(boxed, PARSED_IMAGES):
+        parses = iter(parse([caption.text for image in some for _, _, caption in boxed[image]], quiet=True))
+        for image in some:
+            encoded = photos[image].encoded(grounder)
+            if proposals is not None:
+                encoded = replace(encoded, proposals=proposals[image])
+            asked = [caption.phrases if alone else _visible(sample, number) for sample, number, caption in boxed[image]]
+            queries = [caption_query(next(parses), phrases) for phrases in asked]
+            found = iter(grounder.ground(encoded, queries, place))
+            for (_, number, caption), phrases in zip(boxed[image], asked, strict=True):
+                wanted = {(phrase.start, phrase.end) for phrase in caption.phrases}
+                for phrase, one in zip(phrases, found, strict=False):
+                    if (phrase.start, phrase.end) in wanted:
+                        key = Mention(image, phrase_key(phrase.text), number, phrase.start)
+                        answers[key] = (_without_heat(one),)
+            progress(done := done + 1)
     return answers
+
+
+def _visible(sample: Sample, number: int) -> tuple[Phrase, ...]:
+    """Return the phrases of a caption that can be seen, with or without boxes."""
+    return tuple(p for p in sample.captions[number].phrases if p.end > p.start and NOT_VISUAL not in p.types)
+
+
+def _without_heat(one: Grounding) -> Grounding:
+    """Replace a heat map by the position of its maximum, which the pointing game uses, to save memory."""
+    return one if one.heat is None else replace(one, heat=None, heat_point=bicubic_maximum(one.heat))
+
+
+def _batched(keys: Iterable[str], size: int) -> Iterator[list[str]]:
+    remaining = iter(keys)
+    while some := list(islice(remaining, size)):
+        yield some
 
 
 def attended_phrases(models: Models, reference: Reference, photos: Mapping[str, Photo], place: Place) -> Answers:

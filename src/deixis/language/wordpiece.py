@@ -55,10 +55,11 @@ class WordPieces:
         """Return the id of a piece."""
         return self._ids[piece]
 
-    def encode(self, text: str, longest: int = 0) -> tuple[int, ...]:
-        """Return the ids of [CLS], the pieces of a text and [SEP], truncated to ``longest`` ids (0: no limit)."""
+    def encode(self, text: str, longest: int = 0, sep: bool = True) -> tuple[int, ...]:
+        """Return the ids of [CLS], the pieces of a text and, with ``sep``, [SEP]: at most ``longest`` (0: no limit)."""
         ids = [piece for word in words(text) for piece in self._cut(word)]
-        return self.id("[CLS]"), *ids[: longest - 2 if longest else None], self.id("[SEP]")
+        end = (self.id("[SEP]"),) if sep else ()
+        return self.id("[CLS]"), *ids[: longest - 1 - len(end) if longest else None], *end
 
     def _cut(self, word: str) -> list[int]:
         """Split a word greedily into the longest pieces; the whole word is unknown if that fails."""

@@ -66,7 +66,7 @@ def read_checkpoint(path: str | Path) -> Any:
             opened.seek(0)
             _check_names(opened, size)
         with torch.serialization.safe_globals(_OWN):
-            content = torch.load(file, map_location="cpu", weights_only=True)
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
         _check_tensors(content, size)
         return content
     except FileNotFoundError:

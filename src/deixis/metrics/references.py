@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -46,15 +46,17 @@ class Reference:
         return self.name == "gvd-activitynet" or any(sample.is_video for sample in self.samples)
 
 
-def read_reference(path: Path, split: str = "test", split_file: Path | None = None) -> Reference:
+def read_reference(
+    path: Path, split: str = "test", split_file: Path | None = None, exclude: Collection[str] = ()
+) -> Reference:
     """Read a reference from a data set folder, generated scenes, or GVD's reference JSON.
 
-    Without ``split_file`` all images of GVD's file are used.
+    Without ``split_file`` all images of GVD's file are used. ``exclude`` has ids of images of a data set to leave out.
     """
     if path.is_dir() or scenes.recognise(path):
         if split_file is not None:
             raise DeixisError(f"{path} is a data set with its own splits. Remove --split-file.")
-        return _from_dataset(path, split)
+        return _from_dataset(path, split, exclude)
     if not path.exists():
         raise DeixisError(f"{path} does not exist. Expected a data set folder or GVD's reference file.")
     return _from_gvd(path, split, split_file)
@@ -63,9 +65,12 @@ def read_reference(path: Path, split: str = "test", split_file: Path | None = No
 # Data sets ----------------------------------------------------------------------------------------------------------
 
 
-def _from_dataset(root: Path, split: str) -> Reference:
+def _from_dataset(root: Path, split: str, exclude: Collection[str] = ()) -> Reference:
     loader = recognise(root)
     dataset = loader.load(root, split)
+    if exclude:
+        kept = tuple(sample for sample in dataset if sample.image_id not in exclude)
+        dataset = replace(dataset, samples=kept, split=f"{dataset.split}, {len(kept)} of {len(dataset)} images")
     if not dataset.samples:
         raise DeixisError(f"{root}: the split '{split}' is empty. Available: {', '.join(loader.splits(root))}.")
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 
 from deixis import boxes as geometry
 from deixis.data import Caption, Dataset, Sample, recognise
+from deixis.data.triplets import data_triplets
+from deixis.data.visual_genome import MIN_AREA, Triplet
 from deixis.errors import DeixisError
 from deixis.language.tokenise import align
 from deixis.show.draw import Mark, Span, colour
@@ -19,6 +22,9 @@ from deixis.show.drawing import Drawing
 from deixis.show.sheet import Card, contact_sheet
 
 CAPTIONS_SHOWN = 2
+TRIPLETS_SHOWN = 4
+SOURCES = ("spatial", "attribute", "region", "object")
+"""Sources of triplets, in the order in which they are drawn."""
 COLOURS = 8
 """Maximum number of entities drawn per photograph, so that their colours can be distinguished."""
 
@@ -33,10 +39,11 @@ class SampleSheet:
     total: int  # images of the split
 
 
-def draw_samples(root: Path, split: str | None, count: int, seed: int) -> SampleSheet:
+def draw_samples(root: Path, split: str | None, count: int, seed: int, triplets: bool = False) -> SampleSheet:
     """Draw ``count`` images of a split of a data set, images with boxes first.
 
-    Without a split a validation split is taken, or the first split if there is none.
+    Without a split a validation split is taken, or the first split if there is none. With ``triplets``, the texts with
+    boxes of AMC's training are drawn instead of captions (AMC, Fig. 3).
     """
     loader = recognise(root)
     names = loader.splits(root)
@@ -44,13 +51,15 @@ def draw_samples(root: Path, split: str | None, count: int, seed: int) -> Sample
         raise DeixisError(f"{root} has no split. 'deixis data check' lists what is missing.")
     chosen = split or next((name for name in names if name.split(":")[-1].startswith("val")), names[0])
     dataset = loader.load(root, chosen)
-    cards = sample_cards(dataset, count, seed)
+    make = data_triplets(loader.NAME)
+    card = partial(triplet_card, make=make) if triplets else sample_card
+    cards = sample_cards(dataset, count, seed, card)
     title = f"{loader.NAME} · {chosen} · {len(cards)} of {len(dataset):,}"
     drawing = contact_sheet(cards, title, columns=3 if count > 4 else 2)
     return SampleSheet(drawing, chosen, len(cards), len(dataset))
 
 
-def sample_cards(dataset: Dataset, count: int, seed: int) -> list[Card]:
+def sample_cards(dataset: Dataset, count: int, seed: int, card: Callable[[Sample], Card] | None = None) -> list[Card]:
     """Cards of ``count`` images in random order, images with boxes first; images that cannot be opened are skipped."""
     samples = list(dataset)
     random.Random(seed).shuffle(samples)
@@ -59,7 +68,7 @@ def sample_cards(dataset: Dataset, count: int, seed: int) -> list[Card]:
     reason = "the split is empty"
     for sample in samples:
         try:
-            cards.append(sample_card(sample))
+            cards.append((card or sample_card)(sample))
         except (DeixisError, FileNotFoundError) as error:
             reason = str(error)
         if len(cards) == count:
@@ -67,6 +76,17 @@ def sample_cards(dataset: Dataset, count: int, seed: int) -> list[Card]:
     if not cards:
         raise DeixisError(f"No image of {dataset.split} can be drawn: {reason}")
     return cards
+
+
+def triplet_card(sample: Sample, make: Callable[[Sample, float], Iterable[Triplet]]) -> Card:
+    """The image with boxes of different objects, each with one text: positions first, then attributes."""
+    found = sorted(make(sample, MIN_AREA), key=lambda triplet: SOURCES.index(triplet.source))
+    chosen = list({triplet.box: triplet for triplet in reversed(found)}.values())[::-1][:TRIPLETS_SHOWN]
+    if not chosen:
+        raise DeixisError(f"image {sample.image_id} has no triplet. Choose another split.")
+    marks = tuple(Mark(triplet.box, "", colour(number)) for number, triplet in enumerate(chosen))
+    sentences = tuple((Span(triplet.text, colour(number)),) for number, triplet in enumerate(chosen))
+    return Card(sample.open(), marks, sentences, note=sample.image_id)
 
 
 def sample_card(sample: Sample) -> Card:

@@ -42,16 +42,18 @@ def _model_card(
 ) -> str:
     figures = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
     description = data.extractor["description"]
-    trained_on = {part: description[part].get("supervision", "unknown") for part in ("backbone", "proposals")}
+    trained_on = {part: description.get(part, {}).get("supervision", "unknown") for part in ("backbone", "proposals")}
+    regions = f"`{data.extractor['name']}` (backbone: {trained_on['backbone']}; proposals: {trained_on['proposals']})"
+    validated = f" of {data.val_source}" if data.val_source else ""
     models = "".join(f"- {source.role.capitalize()}: `{source.path}`\n" for source in sources)
     return f"""# {recipe.name}
 
 {recipe.purpose}
 
 - Method: {recipe.paper}
-- Data: {data.source}, {len(data.training)} training and {len(data.validation)} validation images
+- Data: {data.source}, {len(data.training)} training and {len(data.validation)} validation images{validated}
 - Supervision: {supervision}
-{models}- Regions: `{data.extractor["name"]}` (backbone: {trained_on["backbone"]}; proposals: {trained_on["proposals"]})
+{models}- Regions: {"none, the model reads pixels" if data.pixels else regions}
 - Validation: {figures} (one seed: {recipe.seed}; {protocol})
 
 The licence terms of the training images apply to the weights. If the data set is for research and education only, so

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,6 +40,8 @@ def train(
     finished: Callable[[Sequence[Line]], bool] = lambda lines: False,
     restore: Callable[[Net], None] | None = None,
     save_every: float = 120.0,
+    prefetch: Callable[[list[Example]], None] = lambda examples: None,
+    after_step: Callable[[], None] = lambda: None,
 ) -> Net:
     """Train a network with a recipe; call ``save(network, epoch, scores)`` after each new best epoch.
 
@@ -47,12 +51,16 @@ def train(
     the log of the current phase and returns True to end it. ``restore(network)`` loads the weights that ``save`` wrote
     last, for phases that start from the best epoch.
 
+    A batch is computed in ``recipe.accumulate`` parts; their terms are weighted by their number of examples.
+    ``prefetch`` gets the examples of the next batch before the current one is computed. ``after_step`` is called after
+    each step of the optimiser. A recipe of no epochs validates and saves the initial network.
+
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
     the seed and the step determine the order of the images and all dropout.
     """
     callbacks = callbacks or Callbacks()
     run.mkdir(parents=True, exist_ok=True)
-    accelerator = Accelerator(mixed_precision="bf16" if recipe.precision == "bf16" else "no")
+    accelerator = Accelerator()  # one process may train with several precisions, which Accelerator(...) refuses
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     wrapped, optimiser = accelerator.prepare(network, make_optimiser(recipe.schedule, trained))
     plain = getattr(optimiser, "optimizer", optimiser)  # without accelerate's wrapper
@@ -73,24 +81,33 @@ def train(
                 plain.state.clear()
         wrapped.train()
         order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
-        for rows in _batches(order, recipe.batch_images, progress.batch):
+        for rows, following in pairwise([*_batches(order, recipe.batch_images, progress.batch), order[:0]]):
+            prefetch([examples[i] for i in following])
             torch.manual_seed(_step_seed(recipe.seed, progress.step))
             lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
+            if recipe.schedule.cosine:
+                lr = cosine_lr(recipe.schedule, progress.lr, progress.epoch, progress.batch, recipe.epochs)
             for group in plain.param_groups:
                 group["lr"] = lr
-            batch = to_device(collate([examples[i] for i in rows]), accelerator.device)
-            with accelerator.autocast():
-                terms: dict[str, Tensor] = wrapped(phase, batch, progress.step / steps)
-            loss = torch.stack([term for term in terms.values() if term.requires_grad]).sum()
             optimiser.zero_grad()
-            accelerator.backward(loss)
+            losses: Scores = {}
+            total = 0.0
+            for part in np.array_split(rows, min(recipe.accumulate, len(rows))):
+                batch = to_device(collate([examples[i] for i in part]), accelerator.device)
+                with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                    terms: dict[str, Tensor] = wrapped(phase, batch, progress.step / steps)
+                share = len(part) / len(rows)
+                loss = share * torch.stack([term.float() for term in terms.values() if term.requires_grad]).sum()
+                accelerator.backward(loss)
+                total += float(loss.detach())
+                losses |= {name: losses.get(name, 0.0) + share * float(term.detach()) for name, term in terms.items()}
             if recipe.schedule.clip_norm:
                 accelerator.clip_grad_norm_(trained, recipe.schedule.clip_norm)
             if recipe.schedule.clip_value:
                 nn.utils.clip_grad_value_(trained, recipe.schedule.clip_value)
             optimiser.step()
-            losses = {name: float(term.detach()) for name, term in terms.items()}
-            _count(progress, losses, float(loss.detach()))
+            after_step()
+            _count(progress, losses, total)
             callbacks.step(_step(recipe, progress, steps, lr, losses))
             if time.monotonic() - saved > save_every and accelerator.is_main_process:
                 checkpoint.save(run, progress, network, plain)
@@ -105,6 +122,9 @@ def train(
         if accelerator.is_main_process:
             checkpoint.save(run, progress, network, plain)
             saved = time.monotonic()
+    if recipe.epochs == 0:
+        network.eval()
+        save(network, 0, validate(network, recipe.phases[-1]))
     return network.eval()
 
 
@@ -114,7 +134,13 @@ def make_optimiser(schedule: Schedule, parameters: Sequence[nn.Parameter]) -> to
     if schedule.optimiser == "sgd":
         return torch.optim.SGD(parameters, lr=lr, momentum=schedule.momentum, weight_decay=weight_decay, fused=True)
     kind = torch.optim.AdamW if schedule.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    if schedule.decay_all:
+        return kind(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return kind(groups, lr=lr, fused=True)
 
 
 def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
@@ -123,6 +149,25 @@ def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
     if step < schedule.warmup_steps:
         lr *= 1e-3 + (1 - 1e-3) * step / schedule.warmup_steps
     return lr
+
+
+COSINE_UNIT = 100
+"""Steps between two learning rates of the warm-up of :func:`cosine_lr`."""
+
+
+def cosine_lr(schedule: Schedule, lr: float, epoch: int, batch: int, epochs: int) -> float:
+    """Learning rate of ALBEF's and AMC's code for a batch (from 0) of an epoch (from 0).
+
+    Its clock counts units of 100 steps up to ``warmup_epochs`` in the first epoch, and then epochs, ahead by
+    ``warmup_epochs``: linear warm-up to ``lr``, cosine of clock / epochs to ``min_lr``, and ``min_lr`` after that.
+    """
+    ahead = schedule.warmup_epochs
+    clock = min(max(batch - 1, 0) // COSINE_UNIT, ahead) if epoch == 0 else epoch + ahead
+    if clock < ahead:
+        return schedule.warmup_lr + clock * (lr - schedule.warmup_lr) / ahead
+    if clock >= epochs:
+        return schedule.min_lr
+    return schedule.min_lr + (lr - schedule.min_lr) * (1 + math.cos(math.pi * clock / epochs)) / 2
 
 
 def _start_phase(recipe: Recipe, phase: Phase, progress: Progress) -> None:

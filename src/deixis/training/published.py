@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from deixis.errors import DeixisError
+from deixis.files import sha256
 from deixis.model_folder import with_proposals
 from deixis.types import Json
 from deixis.vision.store import FeatureStore
@@ -28,6 +28,7 @@ class PublishedFiles:
     name: str  # of the model
     vocabulary: Path | None = None  # file with the words, where the weights have none
     features: FeatureStore | None = None  # store with features of the extractor that the model was trained on
+    sizes: Mapping[str, int] = field(default_factory=dict)  # sizes that are not in the file, where they were given
 
     def extractor(self, width: int) -> Json:
         """Return the region extractor of the store, whose features must have ``width`` numbers."""
@@ -65,8 +66,7 @@ class Imported:
 
 def published_extras(files: PublishedFiles, imported: Imported) -> dict[str, str]:
     """File name -> text of ``recipe.json`` and ``README.md`` of an imported model."""
-    with files.weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256(files.weights)
     supervision = imported.supervision
     if files.features is not None:
         proposals = files.features.contents.description.get("proposals", {})

@@ -33,8 +33,13 @@ class Schedule:
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     momentum: float = 0.9  # of SGD
     weight_decay: float = 0.0
+    decay_all: bool = True  # apply weight decay to biases and other vectors too
     lr: float = 5e-4
     warmup_steps: int = 0  # steps in which the learning rate grows linearly from a thousandth
+    cosine: bool = False  # cosine of ALBEF's and AMC's code instead of all decays: see loop.cosine_lr
+    warmup_epochs: int = 0  # of the cosine: units of 100 steps in the first epoch
+    warmup_lr: float = 0.0  # of the cosine: learning rate of the first step
+    min_lr: float = 0.0  # of the cosine: last learning rate
     decay: float = 0.8  # factor of the learning rate
     milestones: tuple[float, ...] = ()  # shares of the training after which the rate decays, in place of the next two
     decay_every: int = 3  # epochs between decays; 0: decay after `patience` epochs without improvement
@@ -60,6 +65,7 @@ class Recipe:
     min_count: int = 5  # minimum occurrences of a vocabulary word in the training captions
     max_words: int = 20  # maximum length of training captions and of generated sentences
     monitor: str  # validation score that selects the best epoch
+    accumulate: int = 1  # parts of a batch that are computed one after another, to save memory
     precision: Literal["fp32", "bf16"] = "fp32"
     seed: int = 0
 

@@ -391,7 +391,7 @@ def test_images_become_squares() -> None:
     square = square_grid(regions, replace(CELLS, side=4))
     assert square.shape == (4, 4, 16)
     torch.testing.assert_close(square[:, :, 0], torch.arange(4.0).expand(4, 4))
-    pixels = square_pixels(Image.new("RGB", (60, 20), (255, 0, 51)), PIXELS)
+    pixels = square_pixels(Image.new("RGB", (60, 20), (255, 0, 51)), PIXELS.pixels)
     torch.testing.assert_close(pixels, torch.tensor([1.0, 0.0, 0.2]).view(3, 1, 1).expand(3, 32, 32))
     assert standardise(pixels)[0, 0, 0].item() == pytest.approx((1 - 0.48145466) / 0.26862954)
 

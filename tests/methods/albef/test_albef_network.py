@@ -14,7 +14,7 @@ from deixis.localize.points import enlarge_bicubic
 from deixis.methods.albef.gradcam import enlarge, grad_cam, heat_maps, match_and_map, normalise
 from deixis.methods.albef.losses.map_consistency import MapConfig, box_masks, map_consistency, max_margin, mean_margin
 from deixis.methods.albef.network import OLD_NAMES, AlbefConfig, AlbefNet, Texts, base, resize_positions, small
-from deixis.methods.albef.published import load_minilm, load_published
+from deixis.methods.albef.published import load_minilm, read_published
 from deixis.types import HeatMap
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "amc.npz"
@@ -55,7 +55,7 @@ def checkpoint(golden: dict[str, Tensor]) -> dict[str, Tensor]:
     state["visual_encoder_m.cls_token"] = torch.zeros(1, 1, 48)
     state["vision_proj_m.bias"] = torch.zeros(16)
     state["image_queue"] = torch.zeros(16, 9)
-    for pointer in ("queue_ptr", "queue_ptr_img", "queue_ptr_txt"):  # of ALBEF, and of AMC
+    for pointer in ("queue_ptr_img", "queue_ptr_txt"):
         state[pointer] = torch.zeros(1, dtype=torch.long)
     return state
 
@@ -64,8 +64,8 @@ def checkpoint(golden: dict[str, Tensor]) -> dict[str, Tensor]:
 def published(checkpoint: dict[str, Tensor], tmp_path: Path) -> AlbefNet:
     file = tmp_path / "amc.pth"
     torch.save({"model": checkpoint, "epoch": 3}, file)
-    model = AlbefNet(SIZES)
-    load_published(model, file)
+    model = read_published(file).network()
+    assert model.config == SIZES
     return model.eval()
 
 
@@ -273,34 +273,26 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_its_names(
     wrong["vision_proj.bias"] = torch.zeros(4)
     torch.save(wrong, tmp_path / "wrong.pth")
     with pytest.raises(DeixisError) as error:
-        load_published(AlbefNet(SIZES), tmp_path / "wrong.pth")
+        read_published(tmp_path / "wrong.pth")
     said = str(error.value)
     assert "missing: match.weight" in said
     assert "unknown: text_encoder.bert.encoder.layer.3.adapter.weight" in said
     assert "project_image.bias is 4, not 16" in said
 
 
-def test_a_checkpoint_for_another_image_size_is_interpolated(checkpoint: dict[str, Tensor], tmp_path: Path) -> None:
-    torch.save(checkpoint, tmp_path / "amc.pth")
-    model = AlbefNet(replace(SIZES, side=24))
-    load_published(model, tmp_path / "amc.pth")
-    expected = resize_positions(checkpoint["visual_encoder.pos_embed"], 24, 24)
-    assert torch.equal(model.image.positions, expected)
-
-
 def test_a_file_with_code_in_it_is_refused(tmp_path: Path) -> None:
     torch.save({"model": Path("somewhere")}, tmp_path / "code.pth")
     with pytest.raises(DeixisError, match=r"code\.pth cannot be read as plain weights"):
-        load_published(AlbefNet(TINY), tmp_path / "code.pth")
+        read_published(tmp_path / "code.pth")
     with pytest.raises(DeixisError, match=r"none\.pth does not exist"):
-        load_published(AlbefNet(TINY), tmp_path / "none.pth")
+        read_published(tmp_path / "none.pth")
 
 
 def test_an_output_layer_of_its_own_is_refused(checkpoint: dict[str, Tensor], tmp_path: Path) -> None:
     wrong = {**checkpoint, "text_encoder.cls.predictions.decoder.weight": torch.zeros(120, 48)}
     torch.save(wrong, tmp_path / "wrong.pth")
     with pytest.raises(DeixisError, match="not their embedding"):
-        load_published(AlbefNet(SIZES), tmp_path / "wrong.pth")
+        read_published(tmp_path / "wrong.pth")
 
 
 def test_minilm_fills_text_and_fusion_encoder() -> None:

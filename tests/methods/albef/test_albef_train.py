@@ -9,19 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from deixis.data.sample import Caption, Entity, Sample
 from deixis.data.visual_genome import Triplet
 from deixis.errors import DeixisError
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
+from deixis.methods.albef.images import jitter_published
+from deixis.methods.albef.initial import initial_model
+from deixis.methods.albef.losses import image_text_match
 from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.momentum import MomentumConfig
-from deixis.methods.albef.network import AlbefConfig, AlbefNet, pair_scores
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, Texts, pair_scores
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
-from deixis.methods.albef.train import Network, collate, find_triplets, make_examples, train_albef
+from deixis.methods.albef.train import Batch, Network, collate, find_triplets, make_examples, train_albef
 from deixis.runs.run import InitFrom, run_recipe
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.data import TrainingData
@@ -195,7 +199,9 @@ def test_every_recipe_can_be_walked(name: str, data: TrainingData) -> None:
     assert {key for key, value in network.named_parameters() if value.grad is not None} == learning
     assert not any(key.startswith("momentum.") for key in learning)
     assert all(torch.equal(before[key], value) for key, value in network.momentum.named_parameters())
-    assert network.momentum.place.item() == 6
+    assert network.momentum.place.item() == 0  # until the step is done
+    network.end_step()
+    assert network.momentum.place.item() == len(examples)
 
 
 def test_aligning_moves_what_the_first_look_needs_and_nothing_else(data: TrainingData) -> None:
@@ -337,3 +343,160 @@ def test_a_start_that_looked_with_other_eyes_is_refused(data: TrainingData, tmp_
     )
     with pytest.raises(DeixisError, match="from the extractor made, but the model expects others"):
         run_recipe(recipe("albef", 1), data, tmp_path / "run", init=InitFrom(model=tmp_path / "start"))
+
+
+# Options ------------------------------------------------------------------------------------------------------------
+
+
+def batch_of(made: AlbefRecipe, data: TrainingData, count: int) -> tuple[Network, Batch]:
+    pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
+    torch.manual_seed(0)
+    network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces).eval()
+    examples = make_examples(made, data.training[:count], pieces, find_triplets(made, data))
+    torch.manual_seed(1)
+    return network, collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+
+
+def rows_of(batch: Batch, rows: slice) -> Batch:
+    def texts(some: Texts) -> Texts:
+        return replace(some, ids=some.ids[rows], mask=some.mask[rows])
+
+    captions, targets = texts(batch.captions), texts(batch.targets)
+    return Batch(batch.images[rows], captions, targets, batch.boxed[rows], batch.masks[rows])
+
+
+def test_groups_are_compared_as_if_each_were_a_batch(data: TrainingData) -> None:
+    """Contrast and pooled means of a batch in groups are the means over the groups as batches of their own."""
+    momentum = MomentumConfig(queue=5, mask=0.0)
+    whole = recipe("amc", 1, momentum=momentum, negative_group=4, maps=MapConfig(pooled=True))
+    network, batch = batch_of(whole, data, 8)
+    together = network(whole.phases[0], batch, 0.0)
+    alone = [network(whole.phases[0], rows_of(batch, rows), 0.0) for rows in (slice(0, 4), slice(4, 8))]
+    for name in ("contrast", "mean", "max"):
+        torch.testing.assert_close(together[name], (alone[0][name] + alone[1][name]) / 2)
+    network.recipe = replace(whole, negative_group=0)
+    assert not torch.isclose(network(whole.phases[0], batch, 0.0)["contrast"], together["contrast"])
+
+
+def test_hard_negatives_stay_in_their_group(data: TrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recipe("albef", 1, negative_group=2, momentum=MomentumConfig(queue=5, negatives="momentum"))
+    network, batch = batch_of(made, data, 6)
+    drawn: list[tuple[list[int], list[int]]] = []
+    original = image_text_match.hard_negatives
+
+    def draw(scores: torch.Tensor, same: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = original(scores, same)
+        drawn.append((found[0].tolist(), found[1].tolist()))
+        return found
+
+    monkeypatch.setattr(image_text_match, "hard_negatives", draw)
+    network(made.phases[0], batch, 0.0)
+    assert len(drawn) == 2
+    for rows, columns in drawn:
+        assert all(row // 2 == column // 2 and row != column for row, column in zip(rows, columns, strict=True))
+
+
+def test_equal_texts_are_positives_or_negatives(data: TrainingData) -> None:
+    made = recipe("albef", 1)
+    network, batch = batch_of(made, data, 3)
+    twice = replace(batch.captions, ids=batch.captions.ids[[0, 0, 1]], mask=batch.captions.mask[[0, 0, 1]])
+    assert network._equal(twice).tolist() == [[True, True, False], [True, True, False], [False, False, True]]
+    network.recipe = replace(made, equal_texts=False)
+    assert torch.equal(network._equal(twice), torch.eye(3, dtype=torch.bool))
+
+
+def test_a_published_epoch_has_every_text(data: TrainingData) -> None:
+    made = recipe("amc", 1, epoch="texts")
+    pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
+    examples = make_examples(made, data.training[:5], pieces, find_triplets(made, data))
+    assert len(examples) == 10  # two phrases with boxes of each image
+    assert all(example.captions == (example.targets[0].text,) for example in examples)
+    assert len(make_examples(recipe("albef", 1, epoch="texts"), data.training[:5], pieces, {})) == 5
+
+
+def test_one_box_of_several_is_inside() -> None:
+    pieces = WordPieces.build(["a dog"], 1)
+    found = {"x": [Triplet("x", "a dog", (0, 0, 10, 10), "object"), Triplet("x", "a dog", (30, 30, 40, 40), "object")]}
+    sample = Sample("x", (Caption("a dog", ()),), size=(40, 40))
+    (example,) = make_examples(recipe("amc", 1), [sample], pieces, found)
+    torch.manual_seed(0)
+    corners = set()
+    for _ in range(12):
+        mask = collate([example], lambda name: torch.zeros(SIDE, SIDE, 8), TINY, 0, flip=False, boxes="one").masks[0]
+        assert mask.sum() == 64
+        corners.add(bool(mask[0, 0]))
+    assert corners == {False, True}
+
+
+def test_sources_of_boxes_are_selected(data: TrainingData) -> None:
+    coco = replace(data, source="coco")
+    found = find_triplets(recipe("amc", 1, sources=("object",)), coco)
+    assert {one.source for several in found.values() for one in several} == {"object"}
+    with pytest.raises(DeixisError, match="learns from boxes"):
+        find_triplets(recipe("amc", 1, sources=("attribute",)), coco)
+
+
+def test_parts_of_a_batch_give_the_gradients_of_the_groups(data: TrainingData, tmp_path: Path) -> None:
+    """With a group for each part, a batch in parts has the same contrastive loss, and the queue is the same."""
+    common = {"negative_group": 12, "momentum": MomentumConfig(momentum=0.9, queue=48, soft=0.0), "words": 0.0}
+    short = replace(data, training=data.training[:24], validation=data.validation[:4])
+    logs = []
+    for name, parts in (("whole", 1), ("parts", 2)):
+        train_albef(recipe("albef", 1, accumulate=parts, **common), short, tmp_path / name, Callbacks())
+        state = load_file(next((tmp_path / name).glob("resume-*")) / "weights.safetensors")
+        logs.append((json.loads((tmp_path / name / "log.jsonl").read_text())["losses"]["contrast"], state))
+    assert logs[0][0] == pytest.approx(logs[1][0], rel=1e-5)
+    torch.testing.assert_close(logs[0][1]["momentum.images"], logs[1][1]["momentum.images"])
+    assert logs[1][1]["momentum.place"].item() == 24
+
+
+@pytest.mark.parametrize("changes", [{"precision": "bf16"}, {"checkpoint_activations": True}])
+def test_memory_options_train(data: TrainingData, tmp_path: Path, changes: dict[str, object]) -> None:
+    short = replace(data, training=data.training[:24], validation=data.validation[:4])
+    train_albef(recipe("amc", 1, monitor="pointing"), short, tmp_path / "plain", Callbacks())
+    train_albef(recipe("amc", 1, monitor="pointing", **changes), short, tmp_path / "other", Callbacks())
+    plain, other = (json.loads((tmp_path / name / "log.jsonl").read_text()) for name in ("plain", "other"))
+    near = 0.05 if "precision" in changes else 1e-6
+    for name, value in plain["losses"].items():
+        assert other["losses"][name] == pytest.approx(value, rel=near, abs=near)
+
+
+def test_a_recipe_of_no_epochs_saves_the_initial_model(data: TrainingData, tmp_path: Path) -> None:
+    short = replace(data, training=data.training[:24], validation=data.validation[:4])
+    train_albef(recipe("albef", 1), short, tmp_path / "albef", Callbacks())
+    run_recipe(recipe("amc", 0), short, tmp_path / "none", init=InitFrom(model=tmp_path / "albef"))
+    before, after = (AlbefGrounder.from_pretrained(tmp_path / name).network for name in ("albef", "none"))
+    for name, value in before.state_dict().items():
+        assert torch.equal(value, after.state_dict()[name])
+    assert json.loads((tmp_path / "none" / "metrics.json").read_text())["best_epoch"] == 0
+
+
+def test_an_initial_model_has_the_options_that_it_can_have(data: TrainingData, tmp_path: Path) -> None:
+    pieces = WordPieces.build(["a dog"], 1)
+    pixels = replace(TINY, patch=4, features=0, side=4, fusion_layers=2, vocabulary=len(pieces))
+    AlbefGrounder(AlbefNet(pixels), pieces, None, "x").save_pretrained(tmp_path / "start")
+    usual = ALBEF_RECIPES["amc-base"]
+    asked = replace(usual, model=replace(usual.model, dropout=0.3, side=6, map_layer=1))
+    found = initial_model(asked, data, tmp_path / "start").network
+    assert (found.config.dropout, found.config.side, found.config.map_layer) == (0.3, 6, 1)
+    assert found.image.positions.shape == (1, 37, 24)
+    assert found.text.drop.p == 0.3
+    wrong = replace(usual, model=replace(usual.model, hidden=96))
+    with pytest.raises(DeixisError, match=r"has the value 24 of --model\.hidden, not 96"):
+        initial_model(wrong, data, tmp_path / "start")
+
+
+def test_published_jitter_changes_half_of_the_images() -> None:
+    torch.manual_seed(0)
+    pixels = torch.rand(3, 5, 6)
+    same = hue = 0
+    for _ in range(200):
+        other = jitter_published(pixels, grey=0.0)
+        assert other.shape == pixels.shape
+        assert 0 <= float(other.min()) <= float(other.max()) <= 1
+        same += torch.equal(other, pixels)
+        hue += not torch.equal(other.argmax(0), pixels.argmax(0))
+    assert 70 < same < 130
+    assert hue > 30  # the hue moves the largest channel
+    grey = jitter_published(pixels, grey=1.0)
+    assert torch.equal(grey[0], grey[2])

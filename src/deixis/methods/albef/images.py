@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from deixis.errors import DeixisError
+from deixis.methods.albef.inputs import Resize
 from deixis.methods.albef.network import AlbefConfig
 from deixis.types import Regions
 
@@ -30,16 +31,40 @@ def square_grid(regions: Regions, config: AlbefConfig) -> Tensor:
     return sized[0].permute(1, 2, 0)
 
 
-def square_pixels(image: Image.Image, config: AlbefConfig) -> Tensor:
-    """Pixels ``[3, P, P]`` from 0 to 1 of an image resized to the model's square."""
-    size = (config.pixels, config.pixels)
-    resized = image.convert("RGB").resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
-    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).float() / 255
+def square_pixels(image: Image.Image, side: int, resize: Resize = "reduced") -> Tensor:
+    """Pixels ``[3, side, side]`` from 0 to 1 of an image resized to a square; see :class:`InputConfig`."""
+    rgb = image.convert("RGB")
+    if resize == "bilinear":
+        import cv2
+
+        pixels = cv2.resize(np.asarray(rgb), (side, side), interpolation=cv2.INTER_LINEAR)
+    else:
+        gap = 3.0 if resize == "reduced" else None
+        pixels = np.array(rgb.resize((side, side), Image.Resampling.BICUBIC, reducing_gap=gap))
+    return torch.from_numpy(pixels).permute(2, 0, 1).float() / 255
 
 
 def standardise(pixels: Tensor) -> Tensor:
     """Standardise pixels ``[..., 3, H, W]`` with the mean and deviation of the image encoder's training."""
     return (pixels - pixels.new_tensor(MEAN).view(3, 1, 1)) / pixels.new_tensor(DEVIATION).view(3, 1, 1)
+
+
+def jitter_published(pixels: Tensor, strength: float = 0.4, chance: float = 0.5, grey: float = 0.2) -> Tensor:
+    """Change colours of pixels ``[3, H, W]`` with AMC's published values: also the hue, and in half of the cases.
+
+    The published code draws the order of the four changes; here it is brightness, contrast, saturation, hue.
+    """
+    import cv2
+
+    changed, plain = (torch.rand(2) < torch.tensor([chance, grey])).tolist()
+    shift = float(strength * (2 * torch.rand(()) - 1))
+    colours = jitter_colours(pixels, strength, grey=0.0) if changed else pixels
+    if changed:
+        hsv = cv2.cvtColor(colours.permute(1, 2, 0).contiguous().numpy(), cv2.COLOR_RGB2HSV)  # hue from 0 to 360
+        hsv[..., 0] = (hsv[..., 0] + 360 * shift) % 360
+        colours = torch.from_numpy(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)).permute(2, 0, 1).clamp(0, 1)
+    weights = colours.new_tensor((0.299, 0.587, 0.114)).view(3, 1, 1)
+    return (colours * weights).sum(0, keepdim=True).expand(3, -1, -1) if plain else colours
 
 
 def jitter_colours(pixels: Tensor, strength: float = 0.4, grey: float = 0.2) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -27,6 +28,8 @@ from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
 from deixis.methods.albef.gradcam import heat_maps, match_and_map
 from deixis.methods.albef.images import square_grid, square_pixels, standardise
+from deixis.methods.albef.inputs import BOUNDS as INPUT_BOUNDS
+from deixis.methods.albef.inputs import PUBLISHED, InputConfig, clean_text
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
 from deixis.model_folder import build_network, read_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
@@ -59,6 +62,7 @@ class EncodedPhoto:
     image: Encoded  # of one image
     size: tuple[int, int]  # width, height
     regions: Regions | None  # proposals, where the model has an extractor
+    proposals: geometry.Array | None = None  # boxes for the rule "alpha", instead of the regions
     evidence: dict[tuple[str, str], float] = field(default_factory=dict)  # (text, lemma) -> evidence, computed before
 
 
@@ -76,8 +80,10 @@ class AlbefGrounder:
         name: str,
         longest: int = 25,
         presence: Presence | None = None,
+        inputs: InputConfig | None = None,
     ) -> None:
         self.network, self.pieces, self.name, self.hash = network.eval(), pieces, name, ""
+        self.inputs = inputs or InputConfig()
         self.longest, self.presence = min(longest, network.config.positions), presence
         self.extractor = None
         if extractor is not None:
@@ -114,7 +120,8 @@ class AlbefGrounder:
         if self.extractor is None:
             if isinstance(photo, Regions):
                 raise DeixisError(f"{self.name} reads pixels, not regions. Give it the photograph itself.")
-            return standardise(square_pixels(photo, self.network.config))
+            side = self.inputs.pixels or self.network.config.pixels
+            return standardise(square_pixels(photo, side, self.inputs.resize))
         if not isinstance(photo, Regions):
             raise TypeError("a model with an extractor encodes regions")
         self.extractor.require(photo)
@@ -215,6 +222,9 @@ class AlbefGrounder:
         self, photo: EncodedPhoto, phrases: Sequence[Phrase], maps: geometry.Array, place: HeatPlace
     ) -> list[Box]:
         regions = photo.regions
+        if place == "alpha" and photo.proposals is not None:
+            ranked = [rank_boxes(HeatMap(heat, photo.size), photo.proposals) for heat in maps]
+            return [geometry.as_box(photo.proposals[order[0]]) for order in ranked]
         if regions is None or place == "threshold":
             return [threshold_box(HeatMap(heat, photo.size)) for heat in maps]
         if place == "alpha":
@@ -234,8 +244,20 @@ class AlbefGrounder:
 
     def texts(self, texts: Sequence[str]) -> Texts:
         """Return the word pieces of several texts, on the device of the network."""
-        padded = pad_texts([self.pieces.encode(text, self.longest) for text in texts], self.pieces.id("[PAD]"))
+        ids = [encode_text(self.pieces, text, self.inputs, self.longest) for text in texts]
+        padded = pad_texts(ids, self.pieces.id("[PAD]"), sep=self.inputs.sep)
         return to_device(padded, device_of(self.network))
+
+    def for_data(self, name: str) -> AlbefGrounder:
+        """Return the grounder with the inputs of the published evaluation on a data set, by the data set's name.
+
+        Models with inputs of ours, and data sets without a published evaluation, keep their inputs.
+        """
+        if self.extractor is not None or not self.inputs.clean or name not in PUBLISHED:
+            return self
+        changed = copy(self)
+        changed.inputs = PUBLISHED[name]
+        return changed
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and word pieces; ``extras`` are further texts (recipe, card, metrics)."""
@@ -244,6 +266,7 @@ class AlbefGrounder:
             "name": self.name,
             "fusion": asdict(self.network.config),
             "longest": self.longest,
+            "inputs": asdict(self.inputs),
             "presence": None if self.presence is None else asdict(self.presence),
             "extractor": None if self.extractor is None else self.extractor.to_json(),
         }
@@ -265,7 +288,9 @@ class AlbefGrounder:
             longest = config["longest"]
             if not fits(longest, int, (3, sizes.positions)):
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
-            return network, cls(network, pieces, config["extractor"], str(config["name"]), longest, presence)
+            inputs = from_dict(InputConfig, config.get("inputs", {}), INPUT_BOUNDS)  # older models have the defaults
+            name, extractor = str(config["name"]), config["extractor"]
+            return network, cls(network, pieces, extractor, name, longest, presence, inputs)
 
         return read_model(folder, "fusion", build)
 
@@ -274,16 +299,22 @@ class AlbefGrounder:
         rows = torch.tensor([self.pieces.id(piece) for piece in pieces.pieces])
         config = replace(self.network.config, vocabulary=len(pieces))
         weights = self.network.state_dict()
-        for name in ("text.words.weight", "words.bias"):  # what has a row for each word piece
+        rows_of = ("text.words.weight", *(["words.bias"] if config.word_head else []))  # a row for each word piece
+        for name in rows_of:
             weights[name] = weights[name][rows.to(weights[name].device)]
         network = AlbefNet(config)
         network.load_state_dict(weights)
         extractor = None if self.extractor is None else self.extractor.to_json()
-        return AlbefGrounder(network, pieces, extractor, self.name, self.longest, self.presence)
+        return AlbefGrounder(network, pieces, extractor, self.name, self.longest, self.presence, self.inputs)
 
 
-def pad_texts(ids: Sequence[Sequence[int]], pad: int, length: int = 0) -> Texts:
-    """Word pieces of several texts, padded to the longest of them, or to ``length``."""
+def encode_text(pieces: WordPieces, text: str, inputs: InputConfig, longest: int) -> tuple[int, ...]:
+    """Return the word pieces of a text, cleaned and cut as the inputs say: at most ``longest``."""
+    return pieces.encode(clean_text(text, inputs.max_words) if inputs.clean else text, longest, inputs.sep)
+
+
+def pad_texts(ids: Sequence[Sequence[int]], pad: int, length: int = 0, sep: bool = True) -> Texts:
+    """Word pieces of several texts, padded to the longest of them, or to ``length``; ``sep``: they end with [SEP]."""
     length = max(length, max(map(len, ids)))
     padded = torch.tensor([[*row, *[pad] * (length - len(row))] for row in ids])
-    return Texts(padded, torch.arange(length) < torch.tensor([len(row) for row in ids])[:, None])
+    return Texts(padded, torch.arange(length) < torch.tensor([len(row) for row in ids])[:, None], sep)

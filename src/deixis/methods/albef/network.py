@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from deixis.fields import from_dict
 from deixis.layers.bert import BertConfig, Layer, TextEncoder, WordHead
@@ -49,6 +50,7 @@ class AlbefConfig:
     shared: int = 256  # width of the joint embedding of whole images and whole texts
     map_layer: int = 2  # fusion layer, from 0, of the Grad-CAM map; the third of six in AMC's code
     map_source: MapSource = "gradcam"  # Grad-CAM of the match score (AMC), or first cross-attention (ours)
+    word_head: bool = True  # whether there is a head for masked words; ALBEF fine-tuned for grounding has none
 
     def __post_init__(self) -> None:
         if bool(self.patch) == bool(self.features):
@@ -124,6 +126,7 @@ class ImageEncoder(nn.Module):
         else:
             self.patches = nn.Linear(config.features, width)
         self.pixels = bool(config.patch)
+        self.checkpointing = False  # compute blocks again in the backward pass instead of keeping their activations
         self.whole = nn.Parameter(torch.zeros(1, 1, width))
         self.positions = nn.Parameter(torch.zeros(1, 1 + config.side**2, width))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.image_layers))
@@ -141,7 +144,7 @@ class ImageEncoder(nn.Module):
         x = torch.cat([self.whole.expand(len(tokens), -1, -1), tokens.flatten(1, 2)], 1)
         x = x + resize_positions(self.positions, rows, columns)
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpointing and x.requires_grad else block(x)
         return self.norm(x)
 
 
@@ -186,19 +189,20 @@ OLD_NAMES = {"look": "cross_attention", "share_image": "project_image", "share_t
 
 @dataclass(frozen=True)
 class Texts:
-    """Word pieces of B texts: [CLS] first, [SEP] last, then padding."""
+    """Word pieces of B texts: [CLS] first, [SEP] last where the model was trained with it, then padding."""
 
     ids: Tensor  # [B, T]
     mask: Tensor  # [B, T] True where there is a word piece
+    sep: bool = True  # whether each text ends with [SEP]; published ALBEF and AMC have none
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def inner(self) -> Tensor:
-        """``[B, T]`` True at the word pieces between [CLS] and [SEP]."""
+        """``[B, T]`` True at the word pieces of the text itself: after [CLS] and before [SEP]."""
         between = self.mask.clone()
         between[:, 0] = False
-        return between.scatter(1, self.mask.sum(1, keepdim=True) - 1, False)
+        return between.scatter(1, self.mask.sum(1, keepdim=True) - 1, False) if self.sep else between
 
     def attention_bias(self, dtype: torch.dtype) -> Tensor:
         """Term ``[B, 1, 1, T]`` of attention scores that excludes padding."""
@@ -241,7 +245,7 @@ class AlbefNet(nn.Module):
         self.image = ImageEncoder(config)
         self.text = TextEncoder(bert)
         self.fusion = nn.ModuleList(Layer(bert, config.image_hidden) for _ in range(config.fusion_layers))
-        self.words = WordHead(bert)
+        self.words = WordHead(bert) if config.word_head else None
         self.project_image = nn.Linear(config.image_hidden, config.shared)
         self.project_text = nn.Linear(config.hidden, config.shared)
         self.match = nn.Linear(config.hidden, 2)  # no match, match
@@ -312,6 +316,8 @@ class AlbefNet(nn.Module):
 
     def word_logits(self, states: Tensor) -> Tensor:
         """Logits ``[..., vocabulary]`` of the word piece at each state (AMC Eq. 1)."""
+        if self.words is None:
+            raise ValueError("this model has no head for masked words")
         return self.words(states, self.text.words.weight)
 
 

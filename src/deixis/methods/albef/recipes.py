@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from deixis.data.visual_genome import Source
+from deixis.methods.albef.inputs import TRAINING, InputConfig
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.momentum import MomentumConfig
 from deixis.methods.albef.network import AlbefConfig, base, small
@@ -36,6 +38,7 @@ class AlbefRecipe(Recipe):
         "cosine": "map consistency, cosine distance of map and box mask",
     }
     model: AlbefConfig  # sizes of the vocabulary and of the grid are set from the data
+    inputs: InputConfig = field(default_factory=InputConfig)  # a model of --init-from keeps its own
     momentum: MomentumConfig = field(default_factory=MomentumConfig)
     maps: MapConfig = field(default_factory=MapConfig)
     # initial text encoder: MiniLM; none, with MiniLM's word pieces; none, with word pieces of the captions
@@ -43,9 +46,19 @@ class AlbefRecipe(Recipe):
     detections: str = ""  # file of COCO results with the boxes of the loss amc; empty: boxes of the training set
     min_score: float = 0.3  # of a detection
     min_area: float = 0.08  # of a box, as a share of the image; smaller boxes are left out (AMC, Sec. 4.1)
+    words: float = 1.0  # weight of the masked words; 0: they are not predicted
     align: float = 0.0  # weight of the alignment of words and cells (ours) in the losses albef and amc
     captions: float = 0.0  # probability, in the loss amc, that an image with boxes is used with a caption instead
-    flip: bool = True  # mirror images, and swap left and right in the text; the published code leaves the text
+    sources: tuple[Source, ...] = ("region", "object", "attribute", "spatial")  # of the boxes (AMC, Table 3a)
+    boxes: Literal["all", "one"] = "all"  # inside of a text with several boxes: all, or one at random (published code)
+    epoch: Literal["images", "texts"] = "images"  # an epoch has one text of each image, or every text (published code)
+    negative_group: int = 0  # pairs that are compared with each other: groups of this size; 0: the whole batch
+    equal_texts: bool = True  # pairs with equal texts are positives of each other; False: negatives (published code)
+    flip: bool = True  # mirror images
+    mirror_texts: bool = True  # swap left and right in the text of a mirrored image; the published code does not
+    jitter: Literal["ours", "published"] = "ours"  # change of colours (see images.py)
+    checkpoint_activations: bool = False  # compute the image encoder twice instead of keeping its activations
+    workers: int = 0  # threads that decode the images of the next batch
     monitor: str = "pointing"  # R@1 needs no boxes
 
     def box_sources(self) -> tuple[str, ...]:
@@ -64,11 +77,14 @@ ALBEF_BASE = AlbefRecipe(
     name="albef-base",
     paper="ALBEF, as AMC describes it (Sec. 2.1, 4.1): ViT-B/16 at 256 pixels, BERT-base 6 + 6",
     model=base(),
+    inputs=TRAINING,
     text="pieces",  # ALBEF starts from BERT and an image classifier, whose weights no package contains
     phases=(Phase(epochs=20, loss="albef"),),
     schedule=Schedule(lr=1e-5, decay=1.0, decay_every=1, clip_norm=0),
     batch_images=512,
     max_words=25,
+    checkpoint_activations=True,
+    workers=4,
     monitor="R@1",
 )
 
@@ -80,11 +96,39 @@ AMC_BASE = replace(
     monitor="pointing",
 )
 
+AMC_PUBLISHED = replace(
+    AMC_BASE,
+    name="amc-published",
+    paper="AMC as its published code trains it, where that differs from the paper",
+    phases=(Phase(epochs=30, loss="amc"),),
+    schedule=Schedule(
+        optimiser="adamw",
+        weight_decay=0.02,
+        decay_all=False,
+        lr=1e-5,
+        cosine=True,
+        warmup_epochs=20,
+        warmup_lr=1e-6,
+        min_lr=1e-6,
+        clip_norm=0,
+    ),
+    accumulate=8,
+    negative_group=64,  # pairs of one of eight processes
+    momentum=MomentumConfig(negatives="momentum", dropout=True),
+    maps=MapConfig(pooled=True),
+    boxes="one",
+    epoch="texts",
+    equal_texts=False,
+    mirror_texts=False,
+    jitter="published",
+)
+
 ALBEF_SMALL = replace(
     ALBEF_BASE,
     name="albef-small",
     paper="ALBEF on grid cells of the backbone and MiniLM 3 + 3, for two cores",
     model=small(),
+    inputs=InputConfig(),
     text="minilm",
     phases=(Phase(epochs=5, loss="align", lr=5e-4), Phase(epochs=4, loss="albef", lr=2e-4)),
     schedule=Schedule(lr=5e-4, decay=0.8, decay_every=1, clip_norm=1.0),
@@ -92,6 +136,8 @@ ALBEF_SMALL = replace(
     max_words=18,
     # a momentum copy that lags by hundreds of steps slows a training of a thousand steps down, and so do its targets
     momentum=MomentumConfig(momentum=0.9, queue=0, soft=0.0),
+    checkpoint_activations=False,
+    workers=0,
     align=1.0,
     min_area=0.005,
 )
@@ -130,5 +176,6 @@ ALBEF_RECIPES: dict[str, AlbefRecipe] = {
         AMC_MAX_SMALL,
         ALBEF_BASE,
         AMC_BASE,
+        AMC_PUBLISHED,
     )
 }

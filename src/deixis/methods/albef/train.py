@@ -3,61 +3,50 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from deixis import boxes as geometry
-from deixis.data import Dataset, Sample, coco, visual_genome
-from deixis.data.triplets import (
-    caption_triplets,
-    instance_triplets,
-    mirror,
-    named_triplets,
-    phrase_triplets,
-    read_detections,
-)
+from deixis.data import Dataset, Sample
+from deixis.data.triplets import caption_triplets, data_triplets, mirror, named_triplets, read_detections
 from deixis.data.visual_genome import Triplet
 from deixis.device import device_of
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
-from deixis.layers.minilm import minilm_folder
-from deixis.layers.whitening import fit_whitening
 from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
-from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
+from deixis.methods.albef.images import jitter_colours, jitter_published, square_grid, square_pixels, standardise
+from deixis.methods.albef.initial import initial_model
+from deixis.methods.albef.inputs import InputConfig
 from deixis.methods.albef.losses.alignment import alignment
 from deixis.methods.albef.losses.image_text_contrast import image_text_contrast, similarities
 from deixis.methods.albef.losses.image_text_match import image_text_match
 from deixis.methods.albef.losses.map_consistency import box_masks, map_consistency
 from deixis.methods.albef.losses.masked_words import mask_words, masked_logits, masked_words
-from deixis.methods.albef.model import AlbefGrounder, pad_texts
-from deixis.methods.albef.momentum import Momentum
+from deixis.methods.albef.model import AlbefGrounder, encode_text, pad_texts
+from deixis.methods.albef.momentum import Momentum, MomentumState
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
 from deixis.methods.albef.presence import calibrate
-from deixis.methods.albef.published import load_minilm, load_published
 from deixis.methods.albef.recipes import AlbefRecipe
 from deixis.metrics.phrases import FLICKR30K, phrase_scores
 from deixis.metrics.references import phrase_references
-from deixis.metrics.retrieval import retrieval
 from deixis.training.callbacks import Callbacks
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
 from deixis.training.loop import train
+from deixis.training.prefetch import Prefetch
 from deixis.training.recipe import Phase
 from deixis.training.supervision import SourceModel
 from deixis.training.types import Scores
 from deixis.types import Grounding, Regions
-from deixis.vision.store import require_extractor
-
-WHITENED = 300  # images whose cells fit the whitening
-
 
 # Batches ------------------------------------------------------------------------------------------------------------
 
@@ -103,6 +92,7 @@ def make_examples(
     samples: Sequence[Sample],
     pieces: WordPieces,
     triplets: Mapping[str, Sequence[Triplet]],
+    inputs: InputConfig | None = None,
 ) -> list[Example]:
     """Samples with their captions and triplets as word pieces.
 
@@ -110,10 +100,12 @@ def make_examples(
     code takes one of them at random, and the others for background.)
     """
 
+    inputs = inputs or recipe.inputs
+
     def encode(text: str) -> Text:
-        ids = pieces.encode(text, recipe.max_words)
-        other = mirror(text)
-        return Text(ids, ids if other == text else pieces.encode(other, recipe.max_words))
+        other = mirror(text) if recipe.mirror_texts else text
+        ids = encode_text(pieces, text, inputs, recipe.max_words)
+        return Text(ids, ids if other == text else encode_text(pieces, other, inputs, recipe.max_words))
 
     examples = []
     for sample in samples:
@@ -122,12 +114,26 @@ def make_examples(
             found[triplet.text].append(tuple(geometry.to_normalised(triplet.box, *sample.image_size()).tolist()))
         targets = tuple(Target(encode(text), tuple(boxes)) for text, boxes in found.items())
         captions = tuple(encode(caption.text) for caption in sample.captions)
-        examples.append(Example(sample.image_id, captions or tuple(target.text for target in targets), targets))
+        example = Example(sample.image_id, captions or tuple(target.text for target in targets), targets)
+        examples += [example] if recipe.epoch == "images" else _each_text(example)
     return examples
 
 
+def _each_text(example: Example) -> list[Example]:
+    """Return an example for each text with boxes or, without boxes, for each caption: AMC's published epoch."""
+    if example.targets:
+        return [replace(example, captions=(target.text,), targets=(target,)) for target in example.targets]
+    return [replace(example, captions=(caption,)) for caption in example.captions]
+
+
 def collate(
-    examples: Sequence[Example], image: Callable[[str], Tensor], config: AlbefConfig, pad: int, flip: bool
+    examples: Sequence[Example],
+    image: Callable[[str], Tensor],
+    config: AlbefConfig,
+    pad: int,
+    flip: bool,
+    sep: bool = True,
+    boxes: Literal["all", "one"] = "all",
 ) -> Batch:
     """Draw a caption, a target and whether to mirror for each image, all from torch's generator.
 
@@ -145,7 +151,10 @@ def collate(
         if example.targets:
             chosen = example.targets[int(target * len(example.targets))]
             targets.append(_drawn((chosen.text,), 0, mirrored))
-            mask = box_masks(torch.tensor(chosen.boxes), side).any(0)
+            inside = torch.tensor(chosen.boxes)
+            if boxes == "one":
+                inside = inside[torch.randint(len(inside), (1,))]
+            mask = box_masks(inside, side).any(0)
             mask = mask.flip(1) if mirrored else mask
         else:
             targets.append(captions[-1])
@@ -153,8 +162,8 @@ def collate(
     length = max(map(len, [*captions, *targets]))
     return Batch(
         images=torch.stack(images),
-        captions=pad_texts(captions, pad, length),
-        targets=pad_texts(targets, pad, length),
+        captions=pad_texts(captions, pad, length, sep),
+        targets=pad_texts(targets, pad, length, sep),
         boxed=torch.tensor([bool(example.targets) for example in examples]),
         masks=torch.stack(masks),
     )
@@ -176,12 +185,23 @@ def map_side(config: AlbefConfig) -> int:
 class Network(nn.Module):
     """The fusion model and its momentum copy."""
 
-    def __init__(self, recipe: AlbefRecipe, model: AlbefNet, pieces: WordPieces) -> None:
+    def __init__(
+        self, recipe: AlbefRecipe, model: AlbefNet, pieces: WordPieces, momentum: MomentumState | None = None
+    ) -> None:
         super().__init__()
         recipe.check_losses()
         self.recipe, self.pieces, self.model = recipe, pieces, model
         torch.manual_seed(recipe.seed)
-        self.momentum = Momentum(model, recipe.momentum)
+        self.momentum = Momentum(model, recipe.momentum, momentum)
+        self.model.image.checkpointing = recipe.checkpoint_activations
+        self.remembered: list[tuple[Tensor, Tensor]] = []  # vectors of the copy in this step, for the queue
+        self.updated = False  # whether the copy was updated in this step
+
+    def end_step(self) -> None:
+        """Write the vectors of a step into the queue; to be called after each step of the optimiser."""
+        for images, texts in self.remembered:
+            self.momentum.enqueue(images, texts)
+        self.remembered, self.updated = [], False
 
     def forward(self, phase: Phase, batch: Batch, progress: float) -> dict[str, Tensor]:
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
@@ -194,14 +214,32 @@ class Network(nn.Module):
         if phase.loss == "align":
             return {"align": self._aligned(encoded, texts, read)}
         logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
-        terms = self._pairs(batch.images, encoded, texts, read, logits, _same(texts), progress)
+        terms = self._pairs(batch.images, encoded, texts, read, logits, self._equal(texts), progress)
         if self.recipe.align:  # by captions: 'a dog' finds dogs in many images of a batch
             read = model.encode_text(batch.captions) if boxed.any() else read
             terms["align"] = self.recipe.align * self._aligned(encoded, batch.captions, read)
         if maps is not None:
-            large = enlarge(normalise(maps[boxed]), batch.masks.shape[-1])
-            terms |= map_consistency(large, batch.masks[boxed], self.recipe.maps)
+            large = enlarge(normalise(maps), batch.masks.shape[-1])
+            terms |= self._consistency(large, batch.masks, boxed)
         return terms
+
+    def _consistency(self, maps: Tensor, masks: Tensor, boxed: Tensor) -> dict[str, Tensor]:
+        """Map consistency of the images with boxes; where means are pooled, they are pooled in each group."""
+        config = self.recipe.maps
+        groups = self._groups(len(boxed)) if config.pooled else [slice(None)]
+        parts = [map_consistency(maps[g][boxed[g]], masks[g][boxed[g]], config) for g in groups if boxed[g].any()]
+        return {name: torch.stack([part[name] for part in parts]).mean() for name in parts[0]}
+
+    def _groups(self, count: int) -> list[slice]:
+        """Rows of a batch that are compared with each other."""
+        size = self.recipe.negative_group or count
+        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def _equal(self, texts: Texts) -> Tensor:
+        """Pairs that are positives of each other ``[B, B]``: the diagonal and, by the recipe, equal texts."""
+        if self.recipe.equal_texts:
+            return _same(texts)
+        return torch.eye(len(texts), dtype=torch.bool, device=texts.ids.device)
 
     def _aligned(self, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
         return alignment(pair_scores(self.model, encoded, texts, read), _same(texts))
@@ -229,22 +267,55 @@ class Network(nn.Module):
         hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
         with torch.no_grad():
             model.temperature.clamp_(0.001, 0.5)
-            momentum.update(model)
+            if not self.updated:
+                momentum.update(model)
+                self.updated = True
             slow = momentum.slow
             slow_encoded = slow.encode(images)
             slow_shared = slow.project(slow_encoded, slow.encode_text(texts))
-            believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft else None
+            believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft and self.recipe.words else None
         shared = model.project(encoded, read)
-        queue = momentum.images.clone(), momentum.texts.clone()  # remembering below must not change what was compared
-        contrast = image_text_contrast(shared, slow_shared, queue, model.temperature, same, soft)
-        scores = similarities(*shared, model.temperature).detach()
         terms = {
-            "contrast": contrast,
-            "match": image_text_match(model, encoded, texts, read, right, scores, same),
-            "words": masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft),
+            "contrast": self._contrast(shared, slow_shared, same, soft),
+            "match": self._match(encoded, texts, read, right, shared, slow_shared, same),
         }
-        momentum.enqueue(*slow_shared)
+        if self.recipe.words:
+            words = masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft)
+            terms["words"] = self.recipe.words * words
+        self.remembered.append(slow_shared)
         return terms
+
+    def _contrast(
+        self, shared: tuple[Tensor, Tensor], slow: tuple[Tensor, Tensor], same: Tensor, soft: float
+    ) -> Tensor:
+        """Contrastive loss: the mean over groups, weighted by their size; all of them have the queue as negatives."""
+        queue = self.momentum.images, self.momentum.texts
+        loss, count = shared[0].new_zeros(()), len(same)
+        for rows in self._groups(count):
+            fast, copy = (shared[0][rows], shared[1][rows]), (slow[0][rows], slow[1][rows])
+            one = image_text_contrast(fast, copy, queue, self.model.temperature, same[rows, rows], soft)
+            loss = loss + one * (len(fast[0]) / count)
+        return loss
+
+    def _match(
+        self,
+        encoded: Encoded,
+        texts: Texts,
+        read: Tensor,
+        right: Tensor,
+        shared: tuple[Tensor, Tensor],
+        slow: tuple[Tensor, Tensor],
+        same: Tensor,
+    ) -> Tensor:
+        """Matching loss; hard negatives are drawn in each group, by similarity to the model's or the copy's vectors."""
+        other = slow if self.recipe.momentum.negatives == "momentum" else shared
+        temperature = self.model.temperature
+        by_image = similarities(shared[0], other[1], temperature).detach()  # images by texts
+        by_text = similarities(other[0], shared[1], temperature).T.detach()  # texts by images
+        not_wrong = torch.ones_like(same)
+        for rows in self._groups(len(same)):
+            not_wrong[rows, rows] = same[rows, rows]
+        return image_text_match(self.model, encoded, texts, read, right, by_image, not_wrong, by_text)
 
     def _special(self) -> tuple[list[int], int]:
         return [self.pieces.id(name) for name in ("[PAD]", "[CLS]", "[SEP]")], self.pieces.id("[MASK]")
@@ -256,7 +327,8 @@ def _same(texts: Texts) -> Tensor:
 
 
 def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
-    return Texts(*(torch.where(choose[:, None], a, b) for a, b in ((one.ids, other.ids), (one.mask, other.mask))))
+    ids, mask = (torch.where(choose[:, None], a, b) for a, b in ((one.ids, other.ids), (one.mask, other.mask)))
+    return replace(one, ids=ids, mask=mask)
 
 
 # A run --------------------------------------------------------------------------------------------------------------
@@ -273,14 +345,16 @@ def train_albef(
     triplets: Mapping[str, Sequence[Triplet]] = {}
     if any(phase.loss == "amc" for phase in recipe.phases):
         triplets = find_triplets(recipe, data)
-    model, pieces = initial_model(recipe, data, init_from)
-    examples = make_examples(recipe, data.training, pieces, triplets)
+    initial = initial_model(recipe, data, init_from)
+    model, pieces, inputs = initial.network, initial.pieces, initial.inputs
+    examples = make_examples(recipe, data.training, pieces, triplets, inputs)
     extractor = None if model.config.patch else data.extractor
     validation = Validation(data)
-    look = Looking(data, model.config)
+    look = Looking(data, model.config, inputs, recipe)
+    longest = model.config.positions if inputs.clean else recipe.max_words  # published texts are cut in training only
 
     def pointer(network: Network) -> AlbefGrounder:
-        return AlbefGrounder(network.model, pieces, extractor, recipe.name, recipe.max_words)
+        return AlbefGrounder(network.model, pieces, extractor, recipe.name, longest, inputs=inputs)
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
         best = pointer(network)
@@ -289,47 +363,19 @@ def train_albef(
                 best.presence = calibrate(best, data.validation, look.to_ask)
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "phrases of the captions", sources))
 
-    pad = pieces.id("[PAD]")
+    pad, network = pieces.id("[PAD]"), Network(recipe, model, pieces, initial.momentum)
     train(
         recipe,
-        Network(recipe, model, pieces),
+        network,
         examples,
-        lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip),
+        lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip, inputs.sep, recipe.boxes),
         out,
         lambda network, phase: validation.scores(pointer(network), look),
         save,
         callbacks,
+        prefetch=look.prefetch,
+        after_step=network.end_step,
     )
-
-
-def initial_model(recipe: AlbefRecipe, data: TrainingData, init_from: Path | None) -> tuple[AlbefNet, WordPieces]:
-    """The model before training, and its word pieces."""
-    if init_from is not None and init_from.is_dir():
-        found = AlbefGrounder.from_pretrained(init_from)
-        if found.extractor is not None:
-            require_extractor(data.extractor["name"], found.extractor.name)
-        return found.network.train(), found.pieces
-    if recipe.text == "fresh":
-        pieces = WordPieces.build((c.text for s in data.training for c in s.captions), recipe.min_count)
-    else:
-        pieces = WordPieces.load(minilm_folder() / "vocab.txt")
-    config = replace(recipe.model, vocabulary=len(pieces))
-    if not config.patch:
-        grid = data.regions[data.training[0].image_id].grid
-        if grid is None or grid.ndim != 3:
-            raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
-        config = replace(config, features=grid.shape[-1], side=max(grid.shape[:2]))
-    torch.manual_seed(recipe.seed)
-    model = AlbefNet(config)
-    if isinstance(model.image.patches, nn.Linear):
-        some = data.training[:: -(-len(data.training) // WHITENED)]
-        grids = [square_grid(data.regions[sample.image_id], config) for sample in some]
-        fit_whitening(model.image.patches, torch.stack(grids).flatten(0, 2))
-    if init_from is not None:
-        load_published(model, init_from)
-    elif recipe.text == "minilm":
-        load_minilm(model)
-    return model, pieces
 
 
 def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
@@ -337,12 +383,11 @@ def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Tri
     if recipe.detections:
         found = _detected(recipe, data.training)
     else:
-        makers: dict[str, Callable[[Sample, float], Iterable[Triplet]]] = {
-            visual_genome.NAME: visual_genome.triplets,
-            coco.NAME: instance_triplets,
+        make = data_triplets(data.source)
+        found = {
+            sample.image_id: [one for one in make(sample, recipe.min_area) if one.source in recipe.sources]
+            for sample in data.training
         }
-        make = makers.get(data.source, phrase_triplets)
-        found = {sample.image_id: list(make(sample, recipe.min_area)) for sample in data.training}
     if not any(found.values()):
         raise DeixisError(
             f"recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
@@ -364,7 +409,8 @@ def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[
             if geometry.area(thing.box) >= recipe.min_area * width * height
         ]
         said = caption_triplets(sample, [next(parses) for _ in sample.captions], large)
-        found[sample.image_id] = [*named_triplets(sample.image_id, (width, height), large), *said]
+        named = named_triplets(sample.image_id, (width, height), things.get(sample.image_id, ()), recipe.min_area)
+        found[sample.image_id] = [one for one in (*named, *said) if one.source in recipe.sources]
     return found
 
 
@@ -374,20 +420,45 @@ class Looking:
 
     data: TrainingData
     config: AlbefConfig
+    inputs: InputConfig
+    recipe: AlbefRecipe
+
+    def prefetch(self, examples: Sequence[Example]) -> None:
+        """Start to decode the images of the next batch."""
+        if self.config.patch:
+            self._decoded.ahead(example.image_id for example in examples)
 
     def to_learn(self, image_id: str) -> Tensor:
         """The input for training: grid cells, or pixels with varied colours."""
         if self.config.patch:
-            return standardise(jitter_colours(square_pixels(self._samples[image_id].open(), self.config)))
+            pixels = self._decoded[image_id]
+            jitter = jitter_published if self.recipe.jitter == "published" else jitter_colours
+            return standardise(jitter(pixels))
         return square_grid(self.data.regions[image_id], self.config)
+
+    def _pixels(self, image_id: str) -> Tensor:
+        return square_pixels(self._samples[image_id].open(), self.config.pixels, self.inputs.resize)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
         """The input of :meth:`AlbefGrounder.encode`."""
         return self._samples[image_id].open() if self.config.patch else self.data.regions[image_id]
 
     @cached_property
+    def _decoded(self) -> Prefetch[Tensor]:
+        return Prefetch(self._pixels, self.recipe.workers)
+
+    @cached_property
     def _samples(self) -> dict[str, Sample]:
         return {sample.image_id: sample for sample in (*self.data.training, *self.data.validation)}
+
+
+BLOCK = 64  # captions that are compared with all images together
+
+
+def first_ranks(scores: Tensor, owner: Sequence[int]) -> int:
+    """Count captions whose own image has the only highest score; ``scores [I, C]``, ``owner [C]`` image rows."""
+    own = scores[torch.tensor(owner), torch.arange(len(owner))]
+    return int(((scores >= own).sum(0) == 1).sum())
 
 
 class Validation:
@@ -395,7 +466,7 @@ class Validation:
 
     def __init__(self, data: TrainingData) -> None:
         self.samples = tuple(data.validation)
-        self.references = phrase_references(Dataset(data.source, "val", self.samples))
+        self.references = phrase_references(Dataset(data.val_source or data.source, "val", self.samples))
 
     @torch.no_grad()
     def scores(self, pointer: AlbefGrounder, look: Looking) -> Scores:
@@ -405,15 +476,13 @@ class Validation:
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
         device = device_of(model)
         seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[:, 0] for i in images]
-        whole = nn.functional.normalize(model.project_image(torch.cat(seen)), dim=-1)
-        said = [
-            nn.functional.normalize(
-                model.project_text(model.encode_text(pointer.texts(captions[at : at + 64]))[:, 0]), dim=-1
-            )
-            for at in range(0, len(captions), 64)
-        ]
-        found = retrieval((whole @ torch.cat(said).T).cpu().numpy(), images, owner=owner)
-        scores = {"R@1": next(score.value for score in found if score.name == "t2i_R@1")}
+        whole = nn.functional.normalize(model.project_image(torch.cat(seen)), dim=-1)  # [I, shared]
+        right = 0
+        for at in range(0, len(captions), BLOCK):
+            states = model.encode_text(pointer.texts(captions[at : at + BLOCK]))
+            said = nn.functional.normalize(model.project_text(states[:, 0]), dim=-1)
+            right += first_ranks(whole @ said.T, owner[at : at + BLOCK])
+        scores = {"R@1": right / max(1, len(captions))}
         if self.references:
             scores["pointing"] = self._pointing(pointer, look)
         return scores

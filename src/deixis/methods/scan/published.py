@@ -32,6 +32,8 @@ _PUBLISHED_SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
 
 def import_published(files: PublishedFiles) -> Imported:
     """Read a checkpoint of the published training script, and its vocabulary JSON (``f30k_precomp_vocab.json``)."""
+    if files.sizes:
+        raise DeixisError(f"{files.weights}: SCAN's sizes are in its file. Remove --{next(iter(files.sizes))}.")
     options, image, text = _checkpoint(files.weights)
     weights = _renamed(files.weights, image, text)
     vocabulary = read_vocabulary(files.vocabulary, files.weights)

@@ -12,16 +12,25 @@ from deixis.methods.albef.network import AlbefNet, Encoded, Texts
 
 
 def image_text_match(
-    model: AlbefNet, encoded: Encoded, texts: Texts, text_states: Tensor, right: Tensor, scores: Tensor, same: Tensor
+    model: AlbefNet,
+    encoded: Encoded,
+    texts: Texts,
+    text_states: Tensor,
+    right: Tensor,
+    scores: Tensor,
+    same: Tensor,
+    text_scores: Tensor | None = None,
 ) -> Tensor:
     """Mean cross-entropy of match for the true pairs and of no match for two wrong pairs each (Eq. 2).
 
     ``right [B, 2]`` are the match logits of the true pairs, ``text_states [B, T, hidden]`` those before fusion. Wrong
-    pairs are drawn by ``scores [B, B]`` (images by texts); pairs in ``same [B, B]`` are not wrong.
+    pairs are drawn by ``scores [B, B]`` (images by texts); pairs in ``same [B, B]`` are not wrong. Where the scores of
+    the two directions differ, ``text_scores [B, B]`` (texts by images) are those by which images are drawn.
     """
+    text_scores = scores.T if text_scores is None else text_scores
     with torch.no_grad():
         images, wrong_texts = hard_negatives(scores, same)
-        own_texts, wrong_images = hard_negatives(scores.T, same.T)
+        own_texts, wrong_images = hard_negatives(text_scores, same.T)
         image, text = torch.cat([images, wrong_images]), torch.cat([wrong_texts, own_texts])
     if not len(text):  # a batch of one pair, or of equal texts, has no wrong pair
         return F.cross_entropy(right, torch.ones(len(right), dtype=torch.long, device=right.device))

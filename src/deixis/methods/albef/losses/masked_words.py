@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ def mask_words(
     uniform = torch.rand(ids.shape, device=ids.device)
     other = torch.randint(vocabulary, ids.shape, device=ids.device)
     masked = torch.where(chosen & (uniform < 0.8), mask_id, torch.where(chosen & (uniform >= 0.9), other, ids))
-    return Texts(masked, texts.mask), chosen
+    return replace(texts, ids=masked), chosen
 
 
 def masked_words(
