@@ -11,7 +11,7 @@ from deixis.data.scenes import make_scene
 from deixis.language.vocabulary import Vocabulary
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe
-from deixis.methods.updown.train import class_names, prepare
+from deixis.methods.updown.train import class_names, object_classes, prepare
 from deixis.runs.run import run_recipe
 from deixis.training.callbacks import Callbacks
 from deixis.training.data import TrainingData
@@ -127,7 +127,9 @@ def test_region_classes_are_learnt_from_boxes(tmp_path: Path) -> None:
     names = class_names(recipe, data)
     assert names[0] == "__background__"
     assert Captioner.from_pretrained(tmp_path).network.config.classes == len(names)
-    examples = prepare(recipe, samples, Vocabulary.build(c.tokens for s in samples for c in s.captions), names)
+    examples = prepare(
+        recipe, samples, Vocabulary.build(c.tokens for s in samples for c in s.captions), names, object_classes(data)
+    )
     labels = {target.label for example in examples for target in example.targets or ()}
     assert max(labels) >= 1
     for example, sample in zip(examples, samples, strict=True):

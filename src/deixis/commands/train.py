@@ -10,9 +10,11 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
+from deixis.commands.console import Device, Quiet, Switch, Threads, print_json, print_line, stderr_console
 from deixis.data.dictionary import read_classes, read_vocabulary
+from deixis.errors import UsageError
 from deixis.files import exclusive, make_folder, write_atomic
+from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
 from deixis.training.recipe import Recipe
@@ -29,7 +31,10 @@ Losses that add up, for every recipe of a captioner:
   --reward-model MATCHER  add the match score of a matcher to the reward (needs --reward)
 MATCHER is scan, pos-scan or the folder of a trained matcher. Without a folder the matcher is trained first, inside
 RUN; small recipes train small matchers. For example:
-  deixis train distributed-attention-small --teacher pos-scan --cycle --reward cider --data ..."""
+  deixis train distributed-attention-small --teacher pos-scan --cycle --reward cider --data ...
+
+--dry-run (captioners, without --data, --features and --out) builds the network on random tensors of the published
+shapes and prints parameters, peak memory, seconds a step, steps and hours of the whole schedule; --json as JSON."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,31 @@ def cli(args: Sequence[str]) -> int:
         return 0
     name, *rest = args
     refuse_old_options(rest)
-    recipe = AddedLosses.parse(rest)[0].add_to(find_recipe(name))
+    added, others = AddedLosses.parse(rest)
+    recipe = added.add_to(find_recipe(name))
+    if "--dry-run" in others:
+        return dry_run(recipe, [arg for arg in others if arg != "--dry-run"])
     features = tyro.MISSING if recipe.uses_regions else None
     default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
+
+
+def dry_run(recipe: Recipe, args: Sequence[str]) -> int:
+    """Measure a captioner's recipe at full size; the remaining arguments are values of the recipe, and --json."""
+    from deixis.runs.dry_run import dry_run as measure
+
+    if not isinstance(recipe, UpDownRecipe):
+        raise UsageError(f"recipe {recipe.name} does not train a captioner, which --dry-run needs. Remove --dry-run.")
+    changed = tyro.cli(UpDownRecipe, default=recipe, args=[arg for arg in args if arg != "--json"])
+    with stderr_console("--json" in args).status(f"{recipe.name} on random tensors"):
+        found = measure(changed)
+    if "--json" in args:
+        print_json(found.to_json())
+    else:
+        for line in found.text().splitlines():
+            print_line(line)
+    return 0
 
 
 def train(options: Options[Recipe]) -> int:

@@ -39,12 +39,11 @@ class Schedule:
     cosine: bool = False  # cosine of ALBEF's and AMC's code instead of all decays: see loop.cosine_lr
     warmup_epochs: int = 0  # of the cosine: units of 100 steps in the first epoch
     warmup_lr: float = 0.0  # of the cosine: learning rate of the first step
-    min_lr: float = 0.0  # of the cosine: last learning rate
+    min_lr: float = 0.0  # last learning rate of the cosine; other decays do not go below it
     decay: float = 0.8  # factor of the learning rate
     milestones: tuple[float, ...] = ()  # shares of the training after which the rate decays, in place of the next two
     decay_every: int = 3  # epochs between decays; 0: decay after `patience` epochs without improvement
     patience: int = 3
-    min_lr: float = 0.0  # the learning rate does not decay below this
     clip_norm: float = 0.1  # maximum gradient norm; 0: no clipping
     clip_value: float = 0.0  # maximum absolute value of each gradient; 0: no clipping
     early_stop_epochs: int = 0  # epochs without improvement that end a phase; 0: never

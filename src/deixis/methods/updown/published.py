@@ -55,8 +55,7 @@ def import_published(files: PublishedFiles) -> Imported:
         hidden=len(weights["embed_regions.weight"]),
         attention=len(weights["key.weight"]),
     )
-    network = Decoder(config)
-    load_weights(network, _renumbered(weights, rows), files.weights)
+    network = load_weights(lambda: Decoder(config), _renumbered(weights, rows), files.weights)
     captioner = Captioner(network, vocabulary, files.extractor(config.features), files.name, _GENERATION)
     return Imported(captioner, "Up-Down of the POS-SCAN paper", PAIRS)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from deixis.data import Dataset, Sample
 from deixis.differences import differences
 from deixis.errors import DeixisError
+from deixis.language.classes import ObjectClasses
 from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
@@ -129,7 +130,14 @@ def class_names(recipe: UpDownRecipe, data: TrainingData) -> tuple[str, ...]:
         return data.head.names
     if not recipe.has_loss("supervised"):
         return ()
-    return (BACKGROUND, *find_classes(data.training, default_minimum(len(data.training)), quiet=True).names)
+    return (BACKGROUND, *object_classes(data).names)
+
+
+def object_classes(data: TrainingData) -> ObjectClasses:
+    """Return the object classes of a published list, else the frequent nouns of the training phrases with an entity."""
+    if data.classes is not None:
+        return data.classes
+    return find_classes(data.training, default_minimum(len(data.training)), quiet=True)
 
 
 def fill(
@@ -238,7 +246,9 @@ def train_updown(
     train(
         recipe,
         network,
-        prepare(recipe, data.training, vocabulary, names),
+        prepare(
+            recipe, data.training, vocabulary, names, object_classes(data) if recipe.has_loss("supervised") else None
+        ),
         lambda some: collate(some, data.regions, Vocabulary.pad),
         out,
         validate,
@@ -313,9 +323,16 @@ class Validation:
 
 
 def prepare(
-    recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabulary, names: Sequence[str] = ()
+    recipe: UpDownRecipe,
+    samples: Sequence[Sample],
+    vocabulary: Vocabulary,
+    names: Sequence[str] = (),
+    classes: ObjectClasses | None = None,
 ) -> list[Example]:
-    """Captions as word ids, with the marks and boxes that the recipe's losses need; ``names`` are the classes."""
+    """Captions as word ids, with the marks and boxes that the recipe's losses need.
+
+    ``names`` are the region classes of the network, ``classes`` those of words.
+    """
     examples = make_examples(samples, vocabulary, recipe.max_words)
     if recipe.has_loss("cycle") and recipe.cycle.visual != "all":
         marks = _marks(samples, recipe.max_words, _nouns_and_verbs)
@@ -325,7 +342,7 @@ def prepare(
         marks = _marks(samples, recipe.max_words, lambda parsed: mark_words(parsed, "nouns", vocabulary))
         examples = [replace(example, nouns=each) for example, each in zip(examples, marks, strict=True)]
     if recipe.has_loss("supervised"):
-        examples = _with_boxes(examples, samples, recipe.max_words, names)
+        examples = _with_boxes(examples, samples, recipe.max_words, names, classes)
         if not any(example.targets for example in examples):
             raise DeixisError(
                 f"recipe {recipe.name} learns from boxes, and the training data has none. "
@@ -349,11 +366,14 @@ def _marks(
 
 
 def _with_boxes(
-    examples: Sequence[Example], samples: Sequence[Sample], max_words: int, names: Sequence[str]
+    examples: Sequence[Example],
+    samples: Sequence[Sample],
+    max_words: int,
+    names: Sequence[str],
+    classes: ObjectClasses | None,
 ) -> list[Example]:
     """Add the boxes of each phrase, with their class, as targets of its head noun."""
     ids = {name: number for number, name in enumerate(names)}
-    classes = find_classes(samples, default_minimum(len(samples)), quiet=True) if ids else None
     parses = iter(parse([c.text for s in samples for c in s.captions if c.tokens]))
     supervised = []
     for example, sample in zip(examples, [s for s in samples if any(c.tokens for c in s.captions)], strict=True):
