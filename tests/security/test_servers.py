@@ -306,13 +306,15 @@ def test_slow_uploads_keep_nobody_out(
     monkeypatch.setattr(engine, "close", lambda: None)  # the engine is shared by all tests
     serve = start(serve_app(engine, UploadLimits(bytes=400_000, seconds=600.0, open=4)))
     slow = [slow_upload(serve) for _ in range(engine.limits.waiting + 10)]  # more than there are places
-    answer = serve.send("POST", "/v1/caption", photo(), Content_Type="image/png")
-    assert answer.status == 200
-    assert engine.under_way == 0
-    slow[0].settimeout(20)
-    assert slow[0].recv(100).startswith(b"HTTP/1.1 408")  # the oldest was dropped for a new one
-    for line in slow:
-        line.close()
+    try:
+        answer = serve.send("POST", "/v1/caption", photo(), Content_Type="image/png")
+        assert answer.status == 200
+        assert engine.under_way == 0
+        slow[0].settimeout(20)
+        assert slow[0].recv(100).startswith(b"HTTP/1.1 408")  # the oldest was dropped for a new one
+    finally:
+        for line in slow:
+            line.close()
 
 
 def test_a_body_that_does_not_come_is_dropped(

@@ -12,32 +12,45 @@ from rich.table import Table
 from rich.text import Text
 
 from deixis.commands.console import AsJson, Quiet, Switch, print_json, print_some, stderr_console, stdout_console
-from deixis.data.report import Report, inspect
+from deixis.data.report import Report, inspect, shared_images
 from deixis.errors import UsageError
 
 LISTED = 10  # skipped records that are printed; --json has all
 
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 
-def check(root: Folder, as_json: AsJson = False, quiet: Quiet = False) -> int:
+def check(roots: Folders, as_json: AsJson = False, quiet: Quiet = False) -> int:
     """Recognise a data set, count its content, and list what is missing or unreadable.
+
+    Several data sets are also compared: images on which one is tested and another one trains are counted.
 
     For example: deixis data check path/to/flickr30k-entities
 
     Args:
-        root: folder of the data set.
-        as_json: write the report to stdout as JSON.
+        roots: folder of the data set, or several.
+        as_json: write the report to stdout as JSON; of several data sets, a list of reports.
     """
+    if not roots:
+        raise UsageError("no data set is given. Give its folder: deixis data check DIR")
     console = stderr_console(quiet)
-    with console.status("reading") as status:
-        report = inspect(root, lambda split: status.update(f"reading {split} of {root}"))
+    reports = []
+    for root in roots:
+        with console.status("reading") as status:
+            report = inspect(root, lambda split, root=root: status.update(f"reading {split} of {root}"))  # type: ignore[misc]
+        reports.append(report.to_json())
+        if not as_json:
+            _print_report(report, root, stdout_console(quiet))
+        for warning in report.warnings:
+            console.print(f"warning: {warning}", markup=False)
     if as_json:
-        print_json(report.to_json())
-    else:
-        _print_report(report, root, stdout_console(quiet))
-    for warning in report.warnings:
-        console.print(f"warning: {warning}", markup=False)
+        print_json(reports if len(roots) > 1 else reports[0])
+    if len(roots) > 1:
+        with console.status("comparing the data sets"):
+            shared = shared_images(roots)
+        for warning in shared:
+            console.print(f"warning: {warning}", markup=False)
     return 0
 
 

@@ -10,11 +10,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from deixis.commands.console import Device, Quiet, Switch, Threads, print_json, print_line, stderr_console
+from deixis.commands.console import Device, Quiet, Switch, Threads, print_json, stderr_console
 from deixis.data.dictionary import read_classes, read_vocabulary
-from deixis.errors import UsageError
 from deixis.files import exclusive, make_folder, write_atomic
-from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
 from deixis.training.recipe import Recipe
@@ -39,15 +37,17 @@ shapes and prints parameters, peak memory, seconds a step, steps and hours of th
 
 @dataclass(frozen=True)
 class Options(Generic[AnyRecipe]):
-    """Train a model with a recipe on a data set with extracted features.
+    """Train a model with a recipe on one or several data sets with extracted features.
 
     An interrupted run resumes with the same command. Every value of the recipe is an option.
 
     For example: deixis train updown-small --data flickr30k --features flickr30k.store --out runs/updown
     """
 
-    data: Path  # the data set (see deixis data check)
-    features: Path | None  # its feature store (see deixis features); not for models that read pixels
+    data: tuple[Path, ...]  # the data set (see deixis data check), or several; vocabulary and model are shared
+    features: tuple[
+        Path, ...
+    ]  # its feature store (see deixis features); for several data sets one each, or one for all
     out: Path  # folder of the run; it becomes the model folder
     recipe: Annotated[AnyRecipe, tyro.conf.arg(name="")]
     init_from: str = ""  # initial weights: model name, folder, or .pth of ALBEF; captioners run the last phase only
@@ -57,10 +57,13 @@ class Options(Generic[AnyRecipe]):
     reward_model: str = ""  # matcher whose score is added to the reward: scan, pos-scan or the folder of a trained one
     vocabulary: Path | None = None  # words of a published file: dic_flickr30k.json, cocotalk.json, SCAN's vocabulary
     classes: Path | None = None  # object classes of a published file: dic_flickr30k.json or flickr30k_class_name.txt
+    data_weights: tuple[float, ...] = ()  # share of each data set in an epoch; if not given: by number of examples
     seeds: int = 1  # number of runs with consecutive seeds, each in a folder of its own
     train_split: str = "train"
     val_split: str = "val"
-    val_data: Path | None = None  # another data set for validation; its features are in the same store
+    val_data: Path | None = (
+        None  # another data set for validation; its features are in the same store, or in a last --features
+    )
     device: Device = "auto"
     threads: Threads = 0
     quiet: Quiet = False
@@ -78,27 +81,20 @@ def cli(args: Sequence[str]) -> int:
     added, others = AddedLosses.parse(rest)
     recipe = added.add_to(find_recipe(name))
     if "--dry-run" in others:
-        return dry_run(recipe, [arg for arg in others if arg != "--dry-run"])
-    features = tyro.MISSING if recipe.uses_regions else None
+        return dry_run(recipe, others)
+    features: Any = tyro.MISSING if recipe.uses_regions else ()
     default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
 
 
 def dry_run(recipe: Recipe, args: Sequence[str]) -> int:
-    """Measure a captioner's recipe at full size; the remaining arguments are values of the recipe, and --json."""
-    from deixis.runs.dry_run import dry_run as measure
+    """Measure a recipe at full size; ``args`` are values of the recipe, and --json."""
+    from deixis.runs.dry_run import with_arguments
 
-    if not isinstance(recipe, UpDownRecipe):
-        raise UsageError(f"recipe {recipe.name} does not train a captioner, which --dry-run needs. Remove --dry-run.")
-    changed = tyro.cli(UpDownRecipe, default=recipe, args=[arg for arg in args if arg != "--json"])
     with stderr_console("--json" in args).status(f"{recipe.name} on random tensors"):
-        found = measure(changed)
-    if "--json" in args:
-        print_json(found.to_json())
-    else:
-        for line in found.text().splitlines():
-            print_line(line)
+        found = with_arguments(recipe, [arg for arg in args if arg not in ("--json", "--dry-run")])
+    print_json(found.to_json()) if "--json" in args else print(found.text())
     return 0
 
 
@@ -117,14 +113,16 @@ def train(options: Options[Recipe]) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     console = stderr_console(options.quiet)
-    store = None if options.features is None else FeatureStore(options.features)
-    with console.status(f"reading {options.data}"):
+    stores = [FeatureStore(path) for path in options.features]
+    with console.status(f"reading {', '.join(map(str, options.data))}"):
         splits = options.train_split, options.val_split
-        data = TrainingData.from_folder(options.data, store, *splits, options.val_data)
+        data = TrainingData.from_folders(options.data, stores, options.data_weights, *splits, options.val_data)
         if options.vocabulary is not None:
             data = replace(data, vocabulary=read_vocabulary(options.vocabulary))
         if options.classes is not None:
             data = replace(data, classes=read_classes(options.classes))
+    for note in data.notes:
+        console.print(note)
     given = options.init_from
     init = InitFrom(
         None if not given else Path(given) if Path(given).is_file() else model_folder(given),

@@ -20,6 +20,9 @@ HEADERS = 500
 """Maximum number of images per split whose size is compared with the annotation."""
 
 
+OWN_IDS = ("pairs", "scenes")
+"""Kinds of data sets whose image ids are file names or numbers; equal ids are not equal images."""
+
 MIN_VALIDATION = 20
 """Validation images below which scores are too uncertain to choose a model."""
 
@@ -97,6 +100,11 @@ def inspect(root: Path, started: Callable[[str], None] = lambda split: None) -> 
         present = _note_absent(dataset, listings, absent)
         warnings += _compare_sizes(present, split)
     warnings += _small_validation(counts)
+    warnings += [
+        f"{split}: boxes, but no phrases for them. Grounding is not scored on this split."
+        for split, each in counts.items()
+        if each.boxes and not each.phrases
+    ]
     # Splits that share a file report the same errors; keep each once.
     short = (replace(entry, file=_relative(entry.file, root)) for entry in dict.fromkeys(skipped))
     return Report(loader.NAME, counts, tuple(short), _missing(loader, root, absent), tuple(warnings))
@@ -111,6 +119,27 @@ def _small_validation(counts: Mapping[str, Counts]) -> list[str]:
         for split, images in small.items()
         if images < MIN_VALIDATION
     ]
+
+
+def shared_images(roots: Sequence[Path]) -> list[str]:
+    """Warn of images of one data set's validation or test split that another one of the same kind trains on.
+
+    Data sets of one kind (two selections of COCO) have the same ids for the same images. Own images have none.
+    """
+    ids: dict[Path, dict[str, set[str]]] = {}
+    kinds = {root: recognise(root) for root in roots}
+    for root, loader in kinds.items():
+        if loader.NAME not in OWN_IDS:
+            ids[root] = {split: {s.image_id for s in loader.load(root, split)} for split in loader.splits(root)}
+    found = []
+    for root, splits in ids.items():
+        for other, others in ids.items():
+            if root == other or kinds[root].NAME != kinds[other].NAME:
+                continue
+            for split, images in splits.items():
+                if not split.startswith("train") and (seen := images & others.get("train", set())):
+                    found.append(f"{len(seen):,} images of {root} ({split}) are in the training split of {other}.")
+    return found
 
 
 def count(samples: Iterable[Sample]) -> Counts:

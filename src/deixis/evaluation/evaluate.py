@@ -77,6 +77,9 @@ def evaluate_captions(
     captions = {image: replace(result.caption, image=image) for image, result in results.items()}
     predictions = Predictions(Path(models.captioner.name), "deixis", captions, phrases=answers)
     evaluation = evaluate(predictions, reference, Options(metrics=tuple(metrics), missing="skip"))
+    if not reference.phrases and any(len(entity.boxes) for sample in reference.samples for entity in sample.entities):
+        note = f"{reference.name} ({reference.split}) has boxes, but no phrases for them: grounding is not scored"
+        evaluation = replace(evaluation, notes=(*evaluation.notes, note))
     if sign_options:
         captioner = models.captioner
         branches = captioner.network.config.branches

@@ -150,6 +150,12 @@ def phrase_references(dataset: Dataset) -> tuple[PhraseReference, ...]:
     return tuple(found)
 
 
+def has_grounded_phrases(sample: Sample) -> bool:
+    """Return whether a caption of the sample has a phrase whose entity has a box."""
+    boxed = {entity.id for entity in sample.entities if len(entity.boxes)}
+    return any(phrase.entity in boxed for caption in sample.captions for phrase in caption.phrases)
+
+
 def _known_size(sample: Sample) -> tuple[int, int]:
     try:
         return sample.image_size()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
+import tyro
 from torch import Tensor
 
+from deixis.errors import UsageError
 from deixis.language.vocabulary import SPECIAL, Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.updown.batches import Batch
@@ -18,6 +21,7 @@ from deixis.methods.updown.network import DecoderConfig
 from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.methods.updown.train import Network
 from deixis.training.loop import make_optimiser
+from deixis.training.recipe import Recipe
 from deixis.types import Json
 
 MICRO_IMAGES = 8  # images of a micro-batch
@@ -82,6 +86,13 @@ class DryRun:
             f"seconds a step of {self.batch_images} images, by phase: {seconds}\n"
             f"{self.steps:,} steps, {self.hours:,.1f} hours on this machine"
         )
+
+
+def with_arguments(recipe: Recipe, args: Sequence[str]) -> DryRun:
+    """Run a recipe that is changed by options of the command line."""
+    if not isinstance(recipe, UpDownRecipe):
+        raise UsageError(f"recipe {recipe.name} does not train a captioner, which --dry-run needs. Remove --dry-run.")
+    return dry_run(tyro.cli(UpDownRecipe, default=recipe, args=list(args), prog=f"deixis train {recipe.name}"))
 
 
 def dry_run(recipe: UpDownRecipe, shapes: Shapes | None = None) -> DryRun:

@@ -44,14 +44,13 @@ def _model_card(
     description = data.extractor["description"]
     trained_on = {part: description.get(part, {}).get("supervision", "unknown") for part in ("backbone", "proposals")}
     regions = f"`{data.extractor['name']}` (backbone: {trained_on['backbone']}; proposals: {trained_on['proposals']})"
-    validated = f" of {data.val_source}" if data.val_source else ""
     models = "".join(f"- {source.role.capitalize()}: `{source.path}`\n" for source in sources)
     return f"""# {recipe.name}
 
 {recipe.purpose}
 
 - Method: {recipe.paper}
-- Data: {data.source}, {len(data.training)} training and {len(data.validation)} validation images{validated}
+- Data: {data.describe()}
 - Supervision: {supervision}
 {models}- Regions: {"none, the model reads pixels" if data.pixels else regions}
 - Validation: {figures} (one seed: {recipe.seed}; {protocol})

@@ -1,4 +1,4 @@
-"""Data of a training run: samples of two splits, their regions, and the region extractor."""
+"""Data of a training run: samples of one or several data sets, their regions, and the region extractor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ from deixis.data import Sample, recognise
 from deixis.errors import DeixisError
 from deixis.language.classes import ObjectClasses
 from deixis.language.vocabulary import Vocabulary
+from deixis.training.parts import (
+    JoinedRegions,
+    Order,
+    Part,
+    check_lists,
+    check_shared,
+    check_stores,
+    labels,
+    qualified,
+    weighted_order,
+)
 from deixis.types import Json, Regions
 from deixis.vision.head import ClassHead
 from deixis.vision.store import FeatureStore
@@ -26,11 +37,13 @@ class TrainingData:
     validation: Sequence[Sample]
     regions: Mapping[str, Regions]  # by image id
     extractor: Json  # {"name", "description"} of the region extractor
-    source: str  # name of the data set, for the model card
+    source: str  # name of the data set, for the model card; several are joined by "+"
     head: ClassHead | None = None  # class head of the detector of the regions, where the feature store has one
     vocabulary: Vocabulary | None = None  # of a published file; None: the frequent words of the training captions
     classes: ObjectClasses | None = None  # of a published file; None: the frequent nouns of the training phrases
     val_source: str = ""  # name of the validation data set, where it is another
+    parts: tuple[Part, ...] = ()  # the data sets; empty: one, made by hand
+    notes: tuple[str, ...] = ()  # what was left out, for the user
 
     @classmethod
     def from_folder(
@@ -41,17 +54,93 @@ class TrainingData:
         val: str = "val",
         val_root: Path | None = None,
     ) -> TrainingData:
-        """Read two splits, with regions from a feature store; without a store, for models that read pixels.
+        """Read two splits of a data set; see :meth:`from_folders`."""
+        return cls.from_folders([root], [] if store is None else [store], (), train, val, val_root)
 
-        The validation split is one of ``val_root`` where it is given.
+    @classmethod
+    def from_folders(
+        cls,
+        roots: Sequence[Path],
+        stores: Sequence[FeatureStore],
+        weights: Sequence[float] = (),
+        train: str = "train",
+        val: str = "val",
+        val_root: Path | None = None,
+    ) -> TrainingData:
+        """Read two splits of each data set.
+
+        ``stores`` has one feature store for each data set, or one for all, or none for models that read pixels.
+        ``weights`` are the shares of the data sets in an epoch; without them, every example occurs once. The validation
+        split is one of ``val_root`` where it is given, whose store is then the last one. Without it, a data set without
+        the validation split is only trained on.
         """
-        loader, other = recognise(root), recognise(val_root or root)
-        training, validation = loader.load(root, train), other.load(val_root or root, val)
-        source = other.NAME if val_root else ""
-        if store is None:
-            return cls(training, validation, {}, PIXELS, loader.NAME, val_source=source)
-        extractor = {"name": store.extractor, "description": store.contents.description}
-        return cls(training, validation, store, extractor, loader.NAME, store.head(), val_source=source)
+        apart = [val_root] if val_root is not None and len(roots) > 1 else []
+        places = [*roots, *apart]
+        check_lists(roots, len(places), stores, weights)
+        stores = [*stores] if len(stores) != 1 else [*stores] * len(places)
+        check_stores(places, stores)
+        names = labels(places)
+        kinds = [recognise(root) for root in places]
+        parts = [
+            Part(names[n], kinds[n].NAME, str(root), weights[n] if weights else 0.0) for n, root in enumerate(places)
+        ]
+        training = [s for n, root in enumerate(roots) for s in qualified(parts[n], kinds[n].load(root, train))]
+        validation: list[Sample] = []
+        notes = []
+        if val_root is not None:
+            validation += qualified(parts[-1] if apart else parts[0], recognise(val_root).load(val_root, val))
+        else:
+            for part, kind, root in zip(parts, kinds, roots, strict=True):
+                if len(roots) == 1 or val in kind.splits(root):
+                    validation += qualified(part, kind.load(root, val))
+                else:
+                    notes.append(f"{root} has no split '{val}': it is used for training only.")
+        made = cls(
+            training,
+            validation,
+            {},
+            PIXELS,
+            "+".join(part.label or part.name for part in parts[: len(roots)]),
+            val_source="" if val_root is None else recognise(val_root).NAME,
+            parts=tuple(parts[: len(roots)]),
+            notes=tuple(notes),
+        )
+        if not stores:
+            return made
+        check_shared(parts, (*training, *validation), stores)
+        return replace(
+            made,
+            regions=stores[0] if len(places) == 1 else JoinedRegions(list(zip(parts, stores, strict=True))),
+            extractor={"name": stores[0].extractor, "description": stores[0].contents.description},
+            head=stores[0].head(),
+        )
+
+    def kind_of(self, image_id: str) -> str:
+        """Return the name of the kind of data set of an image, such as "coco"."""
+        return next((part.name for part in self.parts if part.has(image_id)), self.source)
+
+    def own_id(self, image_id: str) -> str:
+        """Return the id of an image in its data set."""
+        return next((part.own_id(image_id) for part in self.parts if part.has(image_id)), image_id)
+
+    def order(self, images: Sequence[str]) -> Order | None:
+        """Return the order of examples with these images in each epoch; None: every example once, shuffled."""
+        return weighted_order(self.parts, images)
+
+    def describe(self) -> str:
+        """Return the data sets with their numbers of images, for the model card."""
+        of = f" of {self.val_source}" if self.val_source else ""
+        if len(self.parts) < 2:
+            return f"{self.source}, {len(self.training)} training and {len(self.validation)} validation images{of}"
+        texts = []
+        for part in self.parts:
+            train, val = (
+                sum(part.has(sample.image_id) for sample in samples) for samples in (self.training, self.validation)
+            )
+            validated = "" if of else f" and {val} validation"
+            weight = f", weight {part.weight:g}" if part.weight else ""
+            texts.append(f"{part.label} ({part.name}): {train} training{validated} images{weight}")
+        return "; ".join([*texts, f"{len(self.validation)} validation images{of}"] if of else texts)
 
     @property
     def pixels(self) -> bool:
@@ -82,5 +171,11 @@ class TrainingData:
                     if self.pixels
                     else f"{self.source}: no {name} image has both a caption and features. "
                     "Extract the features of the whole data set first (deixis features)."
+                )
+        for part in self.parts:
+            if not any(part.has(sample.image_id) for sample in kept.training):
+                raise DeixisError(
+                    f"{part.folder}: no training image has both a caption and features. "
+                    "Extract its features first (deixis features), or leave the data set out."
                 )
         return kept

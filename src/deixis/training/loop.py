@@ -20,6 +20,7 @@ from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
 from deixis.training.log import append_line, cut_log, read_log
+from deixis.training.parts import Order
 from deixis.training.recipe import Phase, Recipe, Schedule
 from deixis.training.types import Line, Scores
 
@@ -42,6 +43,7 @@ def train(
     save_every: float = 120.0,
     prefetch: Callable[[list[Example]], None] = lambda examples: None,
     after_step: Callable[[], None] = lambda: None,
+    order: Order | None = None,
 ) -> Net:
     """Train a network with a recipe; call ``save(network, epoch, scores)`` after each new best epoch.
 
@@ -54,6 +56,7 @@ def train(
     A batch is computed in ``recipe.accumulate`` parts; their terms are weighted by their number of examples.
     ``prefetch`` gets the examples of the next batch before the current one is computed. ``after_step`` is called after
     each step of the optimiser. A recipe of no epochs validates and saves the initial network.
+    ``order(seed, epoch)`` gives the rows of the examples of an epoch; without it, every example occurs once, shuffled.
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
     the seed and the step determine the order of the images and all dropout.
@@ -80,8 +83,8 @@ def train(
                 restore(network)
                 plain.state.clear()
         wrapped.train()
-        order = np.random.default_rng([recipe.seed, progress.epoch]).permutation(len(examples))
-        for rows, following in pairwise([*_batches(order, recipe.batch_images, progress.batch), order[:0]]):
+        shuffled = (order or _shuffle(len(examples)))(recipe.seed, progress.epoch)
+        for rows, following in pairwise([*_batches(shuffled, recipe.batch_images, progress.batch), shuffled[:0]]):
             prefetch([examples[i] for i in following])
             torch.manual_seed(_step_seed(recipe.seed, progress.step))
             lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
@@ -149,6 +152,11 @@ def step_lr(schedule: Schedule, lr: float, step: int, steps: int) -> float:
     if step < schedule.warmup_steps:
         lr *= 1e-3 + (1 - 1e-3) * step / schedule.warmup_steps
     return lr
+
+
+def _shuffle(count: int) -> Order:
+    """Every example once, in random order."""
+    return lambda seed, epoch: np.random.default_rng([seed, epoch]).permutation(count)
 
 
 COSINE_UNIT = 100

@@ -375,19 +375,19 @@ def train_albef(
         callbacks,
         prefetch=look.prefetch,
         after_step=network.end_step,
+        order=data.order([example.image_id for example in examples]),
     )
 
 
 def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
     """The texts with boxes of each training image, from detections or from the boxes of the training set."""
     if recipe.detections:
-        found = _detected(recipe, data.training)
+        found = _detected(recipe, data)
     else:
-        make = data_triplets(data.source)
-        found = {
-            sample.image_id: [one for one in make(sample, recipe.min_area) if one.source in recipe.sources]
-            for sample in data.training
-        }
+        found = {}
+        for sample in data.training:
+            made = data_triplets(data.kind_of(sample.image_id))(sample, recipe.min_area)
+            found[sample.image_id] = [one for one in made if one.source in recipe.sources]
     if not any(found.values()):
         raise DeixisError(
             f"recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
@@ -396,8 +396,9 @@ def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Tri
     return found
 
 
-def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[Triplet]]:
+def _detected(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
     """Triplets of detector labels, and of the caption phrases that name a detected class."""
+    samples = data.training
     things = read_detections(Path(recipe.detections), recipe.min_score)
     parses = iter(parse([caption.text for sample in samples for caption in sample.captions]))
     found = {}
@@ -405,7 +406,7 @@ def _detected(recipe: AlbefRecipe, samples: Sequence[Sample]) -> dict[str, list[
         width, height = sample.image_size()
         large = [
             thing
-            for thing in things.get(sample.image_id, ())
+            for thing in things.get(data.own_id(sample.image_id), ())
             if geometry.area(thing.box) >= recipe.min_area * width * height
         ]
         said = caption_triplets(sample, [next(parses) for _ in sample.captions], large)

@@ -219,6 +219,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         validate,
         save,
         callbacks,
+        order=data.order([example.image_id for example in examples]),
     )
 
 

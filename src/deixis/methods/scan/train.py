@@ -122,15 +122,17 @@ def train_scan(recipe: ScanRecipe, data: TrainingData, out: Path, callbacks: Cal
         grounder = ScanGrounder(network.matcher, vocabulary, data.extractor, recipe.name, curve)
         grounder.save_pretrained(out, card_files(recipe, data, epoch, scores, "all images and captions, one fold"))
 
+    pairs = make_pairs(data.training, vocabulary, config.count, recipe.max_words)
     train(
         recipe,
         Network(recipe, config),
-        make_pairs(data.training, vocabulary, config.count, recipe.max_words),
-        lambda pairs: collate(pairs, data.regions),
+        pairs,
+        lambda some: collate(some, data.regions),
         out,
         validate,
         save,
         callbacks,
+        order=data.order([pair.image_id for pair in pairs]),
     )
 
 

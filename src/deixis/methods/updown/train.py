@@ -32,7 +32,7 @@ from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
 from deixis.metrics.object_words import default_minimum, find_classes, phrase_class
-from deixis.metrics.references import Reference, make_reference
+from deixis.metrics.references import Reference, has_grounded_phrases, make_reference
 from deixis.training.callbacks import Callbacks
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
@@ -48,6 +48,7 @@ from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
 VALIDATED = 64  # images that are decoded together
 BACKGROUND = "__background__"  # name of class 0
+LEFT_OUT = "F1_all and F1_loc are left out."
 
 Rewards = Mapping[str, tuple[float, Reward]]
 """Weight and function of each reward, by name."""
@@ -223,6 +224,10 @@ def train_updown(
     if initial is not None:
         network.decoder.load_state_dict(initial.network.state_dict())
     validation = Validation(data)
+    for note in validation.notes:
+        callbacks.message(note)
+    classes = object_classes(data) if recipe.has_loss("supervised") else None
+    examples = prepare(recipe, data.training, vocabulary, names, classes)
     ood, blank = cache(partial(fit_ood, data)), cache(partial(blank_regions, data, config))
 
     def captioner(network: Network, generation: GenerationConfig) -> Captioner:
@@ -246,9 +251,7 @@ def train_updown(
     train(
         recipe,
         network,
-        prepare(
-            recipe, data.training, vocabulary, names, object_classes(data) if recipe.has_loss("supervised") else None
-        ),
+        examples,
         lambda some: collate(some, data.regions, Vocabulary.pad),
         out,
         validate,
@@ -256,6 +259,7 @@ def train_updown(
         callbacks,
         finished=lambda lines: reward_converged(lines, recipe.self_critical),
         restore=restore,
+        order=data.order([example.image_id for example in examples]),
     )
 
 
@@ -288,6 +292,13 @@ class Validation:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.references = {s.image_id: [c.tokens for c in s.captions] for s in data.validation}
+        self.notes: list[str] = []  # scores that are left out, for the user
+        if not self._boxed:
+            if any(len(entity.boxes) for s in data.validation for entity in s.entities):
+                self.notes.append(f"{data.source}: validation has boxes, but no phrases for them. {LEFT_OUT}")
+        elif not any(phrase.entity for s in data.training for c in s.captions for phrase in c.phrases):
+            self._boxed = ()
+            self.notes.append(f"{data.source}: the training captions have no phrases to find classes in. {LEFT_OUT}")
 
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
         """Return a caption of each image, in order, with its nouns grounded by attention."""
@@ -302,7 +313,7 @@ class Validation:
         return found
 
     def scores(self, captions: Sequence[GroundedCaption]) -> Scores:
-        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with boxes, where there are any."""
+        """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with grounded phrases, where there are any."""
         hypotheses = {caption.image: caption.words for caption in captions}
         scores, _ = caption_scores(hypotheses, self.references, metrics=("CIDEr", "BLEU"))
         found = {score.name: score.value for score in scores if score.name in ("CIDEr", "BLEU-4")}
@@ -315,11 +326,14 @@ class Validation:
 
     @cached_property
     def _boxed(self) -> tuple[Sample, ...]:
-        return tuple(s for s in self.data.validation if any(len(entity.boxes) for entity in s.entities))
+        return tuple(s for s in self.data.validation if has_grounded_phrases(s))
 
     @cached_property
     def _reference(self) -> Reference:
-        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: self.data.training)
+        training = self.data.training
+        if len(self.data.parts) > 1:  # data sets without phrases do not change how often a class must be named
+            training = [s for s in training if any(c.phrases for c in s.captions)]
+        return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: training)
 
 
 def prepare(
