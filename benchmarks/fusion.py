@@ -1,4 +1,4 @@
-"""Time of the fusion model: match score and map at base size, and one training step of the small size.
+"""Time of the fusion model: score and map, double backward at base size, and training steps of the small size.
 
 Run alone on the machine: python benchmarks/fusion.py [--threads 2]
 Weights are random. Times are medians; the ratios come from one process each, so that they hold on a busy machine too.
@@ -17,8 +17,8 @@ import torch
 from machine import gemm_rate, peak_memory, seconds
 
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.gradcam import grad_cam
-from deixis.methods.albef.losses.map_consistency import box_masks
+from deixis.methods.albef.gradcam import enlarge, grad_cam, normalise
+from deixis.methods.albef.losses.map_consistency import MapConfig, box_masks, map_consistency
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Texts, base, small
 from deixis.methods.albef.recipes import ALBEF_RECIPES
 from deixis.methods.albef.train import Batch, Network, map_side
@@ -41,18 +41,46 @@ def mapped(model: AlbefNet, images: torch.Tensor, some: Texts) -> None:
     grad_cam(model, model.encode(images), some)
 
 
-def pairs(layers: int = 0) -> None:
-    """Time one pair, and one image with eight phrases against eight calls."""
-    model = AlbefNet(cut(base(), layers)).eval()
-    image = torch.randn(1, 3, model.config.pixels, model.config.pixels)
+def pairs(side: int, layers: int = 0) -> None:
+    """Time one pair, and one image with eight phrases against one pair."""
+    model = AlbefNet(cut(replace(base(), side=side), layers)).eval()
+    pixels = model.config.pixels
+    image = torch.randn(1, 3, pixels, pixels)
     one, eight = texts(1, model.config.vocabulary), texts(8, model.config.vocabulary)
     forward = seconds(lambda: score(model, image, one))
     with_map = seconds(lambda: mapped(model, image, one))
     together = seconds(lambda: mapped(model, image, eight))
-    print(f"base, one pair, match score{forward * 1e3:30.0f} ms")
-    print(f"base, one pair, match score and map{with_map * 1e3:22.0f} ms   {with_map / forward:.2f} of the score alone")
-    share = together / (8 * with_map)
-    print(f"base, one image with 8 phrases, scores and maps{together * 1e3:10.0f} ms   {share:.2f} of 8 separate calls")
+    show(f"base, {pixels} pixels, one pair, score", forward)
+    show(f"base, {pixels} pixels, one pair, score and map", with_map, f"{with_map / forward:.2f} of the score alone")
+    show(f"base, {pixels} pixels, 8 phrases, scores and maps", together, f"{together / with_map:.2f} of one pair")
+
+
+def second_derivative(layers: int = 0, count: int = 2) -> None:
+    """Time the backward pass of the match score alone, and with the map's loss (the double backward of AMC)."""
+    torch.manual_seed(0)
+    model = AlbefNet(cut(base(), layers)).train()
+    image, some = torch.randn(count, 3, 256, 256), texts(count, model.config.vocabulary)
+    masks = box_masks(torch.tensor([[0.2, 0.3, 0.6, 0.7]]).expand(count, -1), 256)
+
+    def step(consistent: bool) -> None:
+        model.zero_grad(set_to_none=True)
+        encoded = model.encode(image)
+        if consistent:
+            matched = grad_cam(model, encoded, some)
+            terms = map_consistency(enlarge(normalise(matched.maps), 256), masks, MapConfig())
+            loss = matched.logits[:, 1].sum() + torch.stack([*terms.values()]).sum()
+        else:
+            loss = model.match_logits(model.fuse(model.encode_text(some), some, encoded))[:, 1].sum()
+        loss.backward()
+
+    single = seconds(lambda: step(False), repeats=3, warm=1)
+    double = seconds(lambda: step(True), repeats=3, warm=1)
+    show(f"base, {count} pairs, step of the match score", single)
+    show(f"base, {count} pairs, step with the map's loss", double, f"{double / single:.2f} of the match score alone")
+
+
+def show(title: str, time: float, more: str = "") -> None:
+    print(f"{title:<52}{time * 1e3:10.0f} ms   {more}".rstrip())
 
 
 def step(name: str, layers: int = 0) -> None:
@@ -81,11 +109,12 @@ def step(name: str, layers: int = 0) -> None:
         torch.stack([*terms.values()]).sum().backward()
         torch.nn.utils.clip_grad_norm_(learning, recipe.schedule.clip_norm)
         optimiser.step()
+        network.end_step()
 
     time = seconds(run, repeats=3, warm=1)
     memory = (peak_memory() - before) / 2**20
     title = f"{name}, training step of {recipe.batch_images} images"
-    print(f"{title:<47}{time * 1e3:10.0f} ms   +{memory:,.0f} MB")
+    show(title, time, f"+{memory:,.0f} MB")
 
 
 def cut(config: AlbefConfig, layers: int) -> AlbefConfig:
@@ -96,7 +125,9 @@ def cut(config: AlbefConfig, layers: int) -> AlbefConfig:
 
 
 CASES: dict[str, Callable[[int], None]] = {
-    "pairs": pairs,
+    "pairs": partial(pairs, 16),
+    "pairs-384": partial(pairs, 24),
+    "second-derivative": second_derivative,
     "albef-small": partial(step, "albef-small"),
     "amc-small": partial(step, "amc-small"),
 }

@@ -15,6 +15,8 @@ Tensors = TypeVar("Tensors")
 
 CPU = torch.device("cpu")
 
+_training = "auto"
+
 
 def choose(name: str = "auto") -> torch.device:
     """Return the torch device with this name; ``auto`` is CUDA if available, then MPS, then the CPU."""
@@ -37,9 +39,16 @@ def present() -> list[str]:
 
 
 def train_on(name: str) -> None:
-    """Set the device of training; with ``auto``, accelerate chooses it (also for several processes)."""
-    if name != "auto":
-        os.environ["ACCELERATE_TORCH_DEVICE"] = str(choose(name))
+    """Set the device of training (:func:`training_device`)."""
+    global _training
+    _training = name if name == "auto" else str(choose(name))
+
+
+def training_device() -> torch.device:
+    """Return the device of training; with ``auto`` and several processes, each has a GPU of its own."""
+    if _training == "auto" and torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return choose(_training)
 
 
 def device_of(network: nn.Module) -> torch.device:

@@ -87,6 +87,16 @@ def test_pictures_of_boxes_and_of_heat(folder: Path, tmp_path: Path, capsys: pyt
             assert picture.width >= 60
 
 
+def test_maps_of_several_models_side_by_side(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heat, others = tmp_path / "heat.svg", [str(folder / "cells"), str(folder / "matcher")]
+    assert cli.run(order(folder, *ASKED, "--heat", str(heat), "--against", *others, model="pixels")) == 0
+    drawn = heat.read_text()
+    for name in ("pixels", "cells", "matcher"):
+        assert drawn.count(f"{name}, score") == len(ASKED)
+    assert cli.run(order(folder, *ASKED, "--against", *others)) == 2
+    assert "Name its file with --heat" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("model", "rules", "others"),
     [

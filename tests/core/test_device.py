@@ -1,7 +1,6 @@
 """Devices: their names, and inputs that are moved to the device of the weights, tested without a second device."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from PIL import Image
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -307,17 +304,16 @@ def test_models_are_loaded_to_the_device_that_is_asked_for(tmp_path: Path, monke
 
 
 def test_training_computes_on_the_device_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ACCELERATE_TORCH_DEVICE", raising=False)
+    monkeypatch.setattr(device, "_training", "auto")
     device.train_on("auto")
-    assert "ACCELERATE_TORCH_DEVICE" not in os.environ
-    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "")  # for it to be taken away at the end
+    assert str(device.training_device()) == device.present()[0]
     monkeypatch.setattr(device, "choose", lambda name: ELSEWHERE)
     device.train_on("cuda:1")
-    AcceleratorState._reset_state(reset_partial_state=True)
-    try:
-        assert Accelerator().device == ELSEWHERE
-    finally:
-        AcceleratorState._reset_state(reset_partial_state=True)
+    assert device.training_device() == ELSEWHERE
+    monkeypatch.setattr(device, "_training", "auto")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "1")  # the second process of torchrun has the second GPU
+    assert device.training_device() == torch.device("cuda:1")
 
 
 # Verbs --------------------------------------------------------------------------------------------------------------

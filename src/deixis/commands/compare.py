@@ -12,9 +12,10 @@ from rich.progress import Progress
 from deixis.commands.console import AsJson, Quiet, print_json, stderr_console, stdout_console
 from deixis.errors import DeixisError, UsageError
 from deixis.metrics.bootstrap import groups, paired_bootstrap
+from deixis.metrics.gap import gap_closed
 from deixis.metrics.ranking import rank_differences
 from deixis.metrics.score import load_scores
-from deixis.show.score_table import LEVEL, comparison_table
+from deixis.show.score_table import LEVEL, comparison_table, gap_table
 
 
 def compare(
@@ -24,6 +25,7 @@ def compare(
     seed: int = 0,
     draw: Path | None = None,
     shown: int = 3,
+    supervised: Path | None = None,
     images: Path | None = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -41,6 +43,7 @@ def compare(
         n: number of bootstrap samples.
         seed: seed of the bootstrap; the same seed gives the same intervals.
         draw: write both systems' captions and boxes side by side (.png, .svg, .jpg, ...).
+        supervised: scores of a supervised system; adds the share of the gap from A to it that B closes.
         shown: number of photographs to draw.
         images: data set or folder of the photographs, if it differs from that of the evaluations.
         as_json: write the comparison to stdout as JSON.
@@ -55,15 +58,20 @@ def compare(
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("resampling", total=n * len(common))
         found = paired_bootstrap(of_a, of_b, n, seed, done=lambda draws: progress.advance(task, draws))
+    gaps = [] if supervised is None else gap_closed(of_a, of_b, load_scores(supervised)[0], n, seed)
     if as_json:
         scores = {each.name: {k: v for k, v in asdict(each).items() if k != "name"} for each in found}
-        print_json({"a": str(a), "b": str(b), "n": n, "seed": seed, "scores": scores})
+        about_gaps = {} if supervised is None else {"gap_closed": {gap.name: asdict(gap) for gap in gaps}}
+        print_json({"a": str(a), "b": str(b), "n": n, "seed": seed, "scores": scores, **about_gaps})
     else:
         stdout = stdout_console(quiet)
         stdout.print(f"A {a}\nB {b}\n", markup=False, soft_wrap=True)
         stdout.print(comparison_table(found))
         items = " and ".join(f"{items:,}" for items in dict.fromkeys(each.items for each in found))
         stdout.print(f"\n* p < {LEVEL:g}, paired bootstrap over {items} items", soft_wrap=True)
+        if gaps:
+            stdout.print(f"\nShare of the gap from A to {supervised} that B closes", markup=False, soft_wrap=True)
+            stdout.print(gap_table(gaps))
     for file, mine, other in ((a, of_a, of_b), (b, of_b, of_a)):
         alone = [name for name in mine if name not in other]
         if alone:

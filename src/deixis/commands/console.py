@@ -27,9 +27,11 @@ from deixis.show.plain_console import PlainConsole
 from deixis.types import Json
 
 if TYPE_CHECKING:
+    from deixis.evaluation.split import SplitPhotos
     from deixis.methods.updown.model import Captioner
     from deixis.metrics.evaluate import Evaluation
     from deixis.pipelines.caption import CaptionOptions
+    from deixis.vision.extractor import RegionExtractor
 
 T = TypeVar("T")
 
@@ -307,3 +309,10 @@ class Clock:
         table.add_section()
         table.add_row("peak memory", f"{megabytes:.0f} MB", "")
         return table
+
+
+def extract_all(photos: SplitPhotos, extractor: RegionExtractor | None, console: Console) -> None:
+    """Extract the regions of a split that has no store, with progress; unreadable photographs are reported."""
+    done = photos.extract(extractor, lambda reason: console.print(reason, markup=False))
+    for _ in track(done, len(photos), console, transient=True):
+        pass

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from deixis.commands.console import (
     AsJson,
@@ -17,33 +18,34 @@ from deixis.commands.console import (
     PlaceOption,
     Quiet,
     RerankOption,
+    Switch,
     Threads,
     caption_options,
+    extract_all,
     print_evaluation,
     stderr_console,
-    track,
 )
-from deixis.errors import UsageError
+from deixis.data import recognise
+from deixis.errors import DeixisError, UsageError
 from deixis.metrics.references import Reference, read_reference
-
-if TYPE_CHECKING:
-    from deixis.evaluation.split import SplitPhotos
-    from deixis.vision.extractor import RegionExtractor
 
 
 def eval(
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     data: Path,
-    split: str = "test",
+    split: tuple[str, ...] = ("test",),
     features: Path | None = None,
     proposals: Path | None = None,
     exclude: tuple[Path, ...] = (),
+    allow_seen: Switch = False,
     out: Path | None = None,
     grounder: str | None = None,
     rerank: RerankOption = "grounder",
     place: PlaceOption = None,
     check: CheckOption = "all",
     generation: Generation = GenerationOptions(),  # noqa: B008
+    classes: Path | None = None,
+    spice_jars: Path | None = None,
     shown: int = 12,
     device: Device = "auto",
     threads: Threads = 0,
@@ -65,21 +67,31 @@ def eval(
     Args:
         model: captioner or phrase grounder, a name of the package or a folder.
         data: the data set.
-        split: the split to score.
+        split: the split to score; several are scored as one.
         features: its feature store; without it, regions are extracted now.
         proposals: boxes of a detector, {image_id: [[x, y, width, height, ...]]}, of which ALBEF and AMC select one by
             heat over the root of the area (--place alpha).
         exclude: images to leave out: a file of ids; or a Visual Genome folder, for the COCO ids of its training images
             (train.txt, or a second path).
+        allow_seen: also score a model on its training images; the signature then has their number.
         out: folder of the evaluation; by default in the model's folder, or runs/NAME for a model of the package.
         grounder: phrase grounder of a captioner, by name or folder; as in `deixis caption`.
+        classes: list of object classes, such as dic_flickr30k.json; as in `deixis score`.
+        spice_jars: folder with the CoreNLP jars; adds SPICE.
         shown: how many of the worst and of the best captions the page shows.
         as_json: write the scores to stdout as JSON.
     """
     import torch
 
+    from deixis.data.dictionary import read_classes
     from deixis.data.lists import excluded_images, read_proposals
-    from deixis.evaluation.evaluate import evaluate_captions, evaluate_grounder, joint_supervision
+    from deixis.evaluation.evaluate import (
+        SCORING,
+        evaluate_captions,
+        evaluate_grounder,
+        joint_supervision,
+        with_mark,
+    )
     from deixis.evaluation.files import write_evaluation, write_pages
     from deixis.evaluation.split import SplitPhotos
     from deixis.model_folder import read_supervision
@@ -97,8 +109,11 @@ def eval(
         boxes = None if proposals is None else read_proposals(proposals)
     if exclude:
         console.print(f"kept by --exclude: {reference.split}", markup=False)
+    with_grounder = grounder if grounder not in (None, "none") else None
+    judged = [source, *([] if with_grounder is None else [model_folder(with_grounder)])]
+    seen = _require_unseen(judged, data, reference, allow_seen)
     photos = SplitPhotos(reference.samples, None if features is None else FeatureStore(features))
-    name, results = f"eval-{split}", None
+    name, results = f"eval-{'+'.join(split)}", None
     name += (f"-{proposals.stem}" if proposals else "") + ("-excluded" if exclude else "")
     if is_captioner(source):
         if proposals is not None:
@@ -110,22 +125,29 @@ def eval(
             about["grounder"] = models.grounder.name
             about["supervision"] = joint_supervision(about["supervision"], read_supervision(other))
             name += f"-{other.name}"
-        _extract(photos, models.extractor, reference, features, console)
+        if features is None:
+            extract_all(photos, models.extractor, console)
         with console.status(f"{models.name} on {len(photos)} images"):
-            found = evaluate_captions(models, reference, photos, caption_options(rerank, place, check))
+            listed = None if classes is None else read_classes(classes)
+            scoring = replace(SCORING, spice_jars=spice_jars, classes=listed)
+            options = caption_options(rerank, place, check)
+            found = evaluate_captions(models, reference, photos, options, scoring=scoring)
         about["model"], results = models.name, found.results
         predictions, evaluation = found.predictions, found.evaluation
     else:
         if grounder is not None or place in ("grounder",):
             raise UsageError(f"{model} is a phrase grounder; --grounder is for captioners.")
         alone = load_grounder(model, device)
-        _extract(photos, alone.extractor, reference, features, console)
+        if features is None:
+            extract_all(photos, alone.extractor, console)
         with console.status(f"{alone.name} on {len(photos)} images") as status:
             predictions, evaluation = evaluate_grounder(
                 *(alone, reference, photos, place, boxes),  # type: ignore[arg-type]
                 lambda images: status.update(f"{alone.name}: {images:,} of {len(photos):,} images"),
             )
         about["model"] = alone.name
+    if seen:
+        evaluation = with_mark(evaluation, f"seen:{seen}")
     home = Path("runs") / source.name if source.parent == PACKAGE else source
     folder = out or home / name
     about |= {"predictions": str(folder), "data": reference.name, "split": reference.split}
@@ -139,16 +161,15 @@ def eval(
     return 0
 
 
-def _extract(
-    photos: SplitPhotos,
-    extractor: RegionExtractor | None,
-    reference: Reference,
-    features: Path | None,
-    console: Console,
-) -> None:
-    """Extract the regions of a split that has no store, with progress; unreadable photographs are reported."""
-    if features is not None:
-        return
-    done = photos.extract(extractor, lambda reason: console.print(reason, markup=False))
-    for _ in track(done, len(reference.samples), console, transient=True):
-        pass
+def _require_unseen(models: Sequence[Path], data: Path, reference: Reference, allowed: bool) -> int:
+    """Raise if images of the split are training images of a model; return their number where that is allowed."""
+    from deixis.training.seen import seen_images
+
+    images = [sample.image_id for sample in reference.samples]
+    seen = seen_images(models, recognise(data).NAME, data, images)
+    if seen and not allowed:
+        raise DeixisError(
+            f"{models[0]} was trained on {len(seen):,} of the {len(images):,} images of {data} ({reference.split}), "
+            f"such as {seen[0]}. Choose another split, or add --allow-seen."
+        )
+    return len(seen)

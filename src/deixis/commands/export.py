@@ -21,12 +21,15 @@ LISTED = 10  # skipped records that are printed; --json has all
 def export(
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")],
     *,
-    to: Format | Literal["npz", "parquet"],
+    to: Format | Literal["gvd", "npz", "parquet"],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
     images: Path | None = None,
     data: Path | None = None,
     split: str = "",
     image: str = "",
+    reference: Path | None = None,
+    split_file: Path | None = None,
+    classes: Path | None = None,
     prefix: str = "/data/local-files/?d=",
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -42,15 +45,21 @@ def export(
     Args:
         source: predictions, an export, or a feature store.
         to: output format. coco, label-studio, flickr30k-entities and pascal-voc are folders; csv and jsonl are files.
-            npz (a folder) and parquet (a file) have the regions of a feature store, see docs/features.md.
+            gvd (a file) is a submission to GVD's evaluators: of captions as generated, of phrases as ground-truth
+            sentences. npz (a folder) and parquet (a file) have the regions of a feature store, see docs/features.md.
         out: output file or folder.
         images: folder of the photographs, for sizes and file names that the predictions do not have.
         data: data set whose captions contain the phrases; the output then has grounded captions.
         split: split of --data (test if not given), and name of the split in the output.
         image: image of the records that name none.
+        reference: for gvd, the reference of the submission: flickr30k_cleaned_class.json or ActivityNet's file.
+        split_file: split file of --reference; --split selects the split.
+        classes: for gvd, the list of object classes, such as dic_flickr30k.json.
         prefix: prefix that turns an image name into its address in Label Studio.
         as_json: write a summary to stdout as JSON.
     """
+    if to == "gvd":
+        return _export_submission(source, reference, split, split_file, classes, out, stderr_console(quiet))
     if to == "npz" or to == "parquet":
         return _export_store(source, to, out, stderr_console(quiet))
     if out.is_dir() if to in FILES else out.is_file():
@@ -95,4 +104,30 @@ def _export_store(store: Path, layout: Literal["npz", "parquet"], out: Path, con
     with console.status(f"writing {out}"):
         images = write_plain(FeatureStore(store), layout, out)
     console.print(f"{out}: {images:,} images as {layout}", markup=False)
+    return 0
+
+
+def _export_submission(
+    source: Path,
+    reference: Path | None,
+    split: str,
+    split_file: Path | None,
+    classes: Path | None,
+    out: Path,
+    console: Console,
+) -> int:
+    """Write a submission to GVD's evaluators."""
+    from deixis.data.dictionary import read_classes
+    from deixis.exports.gvd import write_submission
+    from deixis.metrics.evaluate import Options
+    from deixis.metrics.formats import read_predictions
+    from deixis.metrics.references import read_reference
+
+    if reference is None:
+        raise UsageError("--to gvd needs --reference: GVD's reference file of the data set.")
+    with console.status(f"reading {reference}"):
+        truth = read_reference(reference, split or "test", split_file)
+        options = Options(quiet=True, classes=None if classes is None else read_classes(classes))
+        mode, images = write_submission(read_predictions(source, truth.images), truth, options, out)
+    console.print(f"{out}: {images:,} images or segments, eval_mode {mode}", markup=False)
     return 0

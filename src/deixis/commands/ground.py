@@ -24,6 +24,7 @@ def ground(
     place: Literal[Place, HeatPlace] | None = None,
     draw: Path | None = None,
     heat: Path | None = None,
+    against: tuple[str, ...] = (),
     min_score: float = 0.0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -41,6 +42,7 @@ def ground(
         place: box rule: attention or vote for models that attend to regions; heat, alpha or threshold for heat maps.
         draw: write the photograph with the boxes (.png, .svg, .jpg).
         heat: write a sheet with the heat map of each phrase.
+        against: other models whose heat maps, or boxes, the sheet of --heat shows beside those of the model.
         min_score: leave out phrases with a smaller score; below .5 a phrase is probably absent.
         as_json: write a line of JSON for each phrase to stdout.
     """
@@ -48,6 +50,8 @@ def ground(
         raise UsageError("no phrase is given. Give phrases after the photograph, or a sentence with --caption.")
     if any(not phrase.strip() for phrase in phrases):
         raise UsageError('a phrase is empty. Write what to find, for example "a dog".')
+    if against and heat is None:
+        raise UsageError("--against adds models to the sheet of --heat. Name its file with --heat.")
     console = stderr_console(quiet)
     with console.status("loading the model"):
         from deixis.pipelines.ground import ground as ground_photo
@@ -66,9 +70,15 @@ def ground(
         result.save(draw)
     if heat is not None:
         from deixis.show.drawing import save_drawing
-        from deixis.show.heat import heat_sheet
+        from deixis.show.heat import heat_comparison, heat_sheet
 
-        save_drawing(heat_sheet(opened.image, kept), heat)
+        sheets = [(grounder.name, found)]
+        for other in against:
+            with console.status(f"grounding with {other}"):
+                loaded = load_grounder(other, device)
+                sheets.append((loaded.name, ground_photo(opened, caption or list(phrases), loaded)))
+        drawn = heat_comparison(opened.image, sheets) if against else heat_sheet(opened.image, kept)
+        save_drawing(drawn, heat)
     if as_json:
         about = {"model_hash": grounder.hash, "schema": SCHEMA}
         for one in kept:

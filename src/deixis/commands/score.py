@@ -18,7 +18,7 @@ from deixis.metrics.score import save_scores
 def score(
     predictions: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PREDICTIONS")],
     reference: Path,
-    split: str = "test",
+    split: tuple[str, ...] = ("test",),
     split_file: Path | None = None,
     metrics: tuple[str, ...] = (),
     format: Literal["auto", "deixis", "coco", "gvd", "florence-2", "kosmos-2"] = "auto",
@@ -46,7 +46,7 @@ def score(
     Args:
         predictions: the file to score.
         reference: folder of a data set, or GVD's reference JSON.
-        split: split of the reference.
+        split: split of the reference; several are scored as one.
         split_file: GVD's split JSON, which lists the images of each split of its reference.
         metrics: what to score: captions, grounding, errors, words, hallucination, phrases, or names of scores such as
             F1_all or CIDEr. Everything that applies if not given.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -39,7 +40,8 @@ shapes and prints parameters, peak memory, seconds a step, steps and hours of th
 class Options(Generic[AnyRecipe]):
     """Train a model with a recipe on one or several data sets with extracted features.
 
-    An interrupted run resumes with the same command. Every value of the recipe is an option.
+    An interrupted run resumes with the same command. Every value of the recipe is an option. Several processes share
+    the batches of a run: torchrun --nproc-per-node 2 -m deixis train ... (see docs/scale.md).
 
     For example: deixis train updown-small --data flickr30k --features flickr30k.store --out runs/updown
     """
@@ -102,6 +104,7 @@ def train(options: Options[Recipe]) -> int:
     """Run the recipe once for each seed; print the scores of the best epochs, and mean and deviation over seeds."""
     import torch
 
+    from deixis import distributed
     from deixis.commands.training_progress import TrainingProgress
     from deixis.device import train_on
     from deixis.pipelines.models import model_folder
@@ -110,9 +113,10 @@ def train(options: Options[Recipe]) -> int:
     from deixis.training.log import best_epoch
 
     train_on(options.device)
+    distributed.start()
     if options.threads:
         torch.set_num_threads(options.threads)
-    console = stderr_console(options.quiet)
+    console = stderr_console(options.quiet or distributed.rank() > 0)
     stores = [FeatureStore(path) for path in options.features]
     with console.status(f"reading {', '.join(map(str, options.data))}"):
         splits = options.train_split, options.val_split
@@ -133,13 +137,15 @@ def train(options: Options[Recipe]) -> int:
     for seed in range(options.recipe.seed, options.recipe.seed + options.seeds):
         out = options.out if options.seeds == 1 else options.out / f"seed-{seed}"
         make_folder(out)
-        with exclusive(out, "--out"), TrainingProgress(console, f"{options.recipe.name}, seed {seed}") as progress:
+        alone = exclusive(out, "--out") if distributed.rank() == 0 else nullcontext()
+        title = f"{options.recipe.name}, seed {seed}"
+        with alone, distributed.clear_errors(), TrainingProgress(console, title) as progress:
             run_recipe(replace(options.recipe, seed=seed), data, out, progress.callbacks(), init)
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         found.append(metrics["validation"])
         scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
         console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
-    if options.seeds > 1:
+    if options.seeds > 1 and distributed.rank() == 0:
         summary = seed_summary(found)
         write_atomic(options.out / "summary.json", json.dumps(summary, indent=1) + "\n")
         for name, value in summary.items():

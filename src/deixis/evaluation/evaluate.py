@@ -34,6 +34,8 @@ from deixis.pipelines.place import default_place
 from deixis.pipelines.results import CaptionResult
 from deixis.types import Grounding, HeatPlace, Phrase, Place
 
+SCORING = Options(missing="skip")
+
 Answers = dict[Mention, tuple[Grounding, ...]]
 Boxes = npt.NDArray[np.float64]
 
@@ -56,13 +58,14 @@ def evaluate_captions(
     photos: Mapping[str, Photo],
     options: CaptionOptions = DEFAULT,
     sign_options: bool = True,
+    scoring: Options = SCORING,
 ) -> CaptionEvaluation:
     """Caption a split with the caption pipeline and score the sentences and their boxes.
 
     The scores are caption metrics, F1 and error analysis. If the boxes come from the captioner's attention, attention
     accuracy, phrase accuracy and pointing on the reference captions are added. The boxes of a grounder are scored by
     :func:`evaluate_grounder`. Without ``sign_options`` the signatures omit the options, so that runs with different
-    options can be compared.
+    options can be compared. ``scoring`` has the object classes and the jars of SPICE.
     """
     ids = [sample.image_id for sample in reference.samples if sample.image_id in photos]
     results = dict(zip(ids, caption_stream((photos[image] for image in ids), models, options), strict=True))
@@ -76,7 +79,7 @@ def evaluate_captions(
             metrics += ["words", "phrases"]
     captions = {image: replace(result.caption, image=image) for image, result in results.items()}
     predictions = Predictions(Path(models.captioner.name), "deixis", captions, phrases=answers)
-    evaluation = evaluate(predictions, reference, Options(metrics=tuple(metrics), missing="skip"))
+    evaluation = evaluate(predictions, reference, replace(scoring, metrics=tuple(metrics)))
     if not reference.phrases and any(len(entity.boxes) for sample in reference.samples for entity in sample.entities):
         note = f"{reference.name} ({reference.split}) has boxes, but no phrases for them: grounding is not scored"
         evaluation = replace(evaluation, notes=(*evaluation.notes, note))

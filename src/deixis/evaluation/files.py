@@ -20,7 +20,7 @@ from deixis.types import GroundedCaption, Json
 
 ORDER = ("F1_all_per_sent", "CIDEr")
 """Scores that determine the order of the captions on the page: the first, then the second."""
-HEADLINE = ("CIDEr", "BLEU-4", "F1_all", "F1_loc", "attention_accuracy")
+HEADLINE = ("CIDEr", "BLEU-1", "BLEU-4", "SPICE", "F1_all", "F1_loc", "attention_accuracy")
 
 
 def write_evaluation(

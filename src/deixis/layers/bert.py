@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.layers.noise import drop, fold
+
 EPS = 1e-12  # of BERT's layer norms
 
 
@@ -40,7 +42,7 @@ class Attention(nn.Module):
         self.heads = config.heads
         self.query, self.key, self.value = (nn.Linear(size, width) for size in (width, key_width, key_width))
         self.out, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=EPS)
-        self.drop = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
 
     def keys_and_values(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values ``[I, heads, N, width / heads]`` of tokens ``[I, N, key_width]``."""
@@ -52,10 +54,14 @@ class Attention(nn.Module):
         scores = query @ keys.transpose(-1, -2) / query.shape[-1] ** 0.5
         return (scores if bias is None else scores + bias).softmax(-1)
 
-    def output(self, hidden: Tensor, weights: Tensor, values: Tensor) -> Tensor:
-        """``hidden [I * P, T, width]`` plus the weighted sum of the values, normalised."""
-        attended = (self.drop(weights) @ values).transpose(1, 2).reshape(hidden.shape)
-        return self.norm(hidden + self.drop(self.out(attended)))
+    def output(self, hidden: Tensor, weights: Tensor, values: Tensor, random: Tensor | None = None) -> Tensor:
+        """``hidden [I * P, T, width]`` plus the weighted sum of the values, normalised.
+
+        ``random [I]`` are random keys of dropout, for one text of each image.
+        """
+        weights = drop(weights, self.dropout, self.training, fold(random, 0))
+        attended = (weights @ values).transpose(1, 2).reshape(hidden.shape)
+        return self.norm(hidden + drop(self.out(attended), self.dropout, self.training, fold(random, 1)))
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, x.shape[-1] // self.heads).transpose(1, 2)
@@ -71,16 +77,20 @@ class Layer(nn.Module):
             self.cross_attention = Attention(config, cross_width)
         self.up = nn.Linear(config.hidden, config.feed_forward)
         self.down = nn.Linear(config.feed_forward, config.hidden)
-        self.norm, self.drop = nn.LayerNorm(config.hidden, eps=EPS), nn.Dropout(config.dropout)
+        self.norm, self.dropout = nn.LayerNorm(config.hidden, eps=EPS), config.dropout
 
-    def self_attention(self, hidden: Tensor, bias: Tensor) -> Tensor:
-        """Self-attention of ``hidden [B, T, width]``; ``bias [B, 1, 1, T]`` is -inf at padding."""
+    def self_attention(self, hidden: Tensor, bias: Tensor, random: Tensor | None = None) -> Tensor:
+        """Self-attention of ``hidden [B, T, width]``; ``bias [B, 1, 1, T]`` is -inf at padding.
+
+        ``random [B]`` are random keys of dropout.
+        """
         keys, values = self.attention.keys_and_values(hidden)
-        return self.attention.output(hidden, self.attention.weights(hidden, keys, bias), values)
+        return self.attention.output(hidden, self.attention.weights(hidden, keys, bias), values, fold(random, 2))
 
-    def feed_forward(self, hidden: Tensor) -> Tensor:
-        """Two linear layers with GELU between them, residual and layer norm."""
-        return self.norm(hidden + self.drop(self.down(F.gelu(self.up(hidden)))))
+    def feed_forward(self, hidden: Tensor, random: Tensor | None = None) -> Tensor:
+        """Two linear layers with GELU between them, residual and layer norm; ``random [B]`` as above."""
+        down = self.down(F.gelu(self.up(hidden)))
+        return self.norm(hidden + drop(down, self.dropout, self.training, fold(random, 3)))
 
 
 class TextEncoder(nn.Module):
@@ -91,15 +101,16 @@ class TextEncoder(nn.Module):
         self.words = nn.Embedding(config.vocabulary, config.hidden)
         self.positions = nn.Embedding(config.positions, config.hidden)
         self.kinds = nn.Embedding(2, config.hidden)  # token types: first and second sentence; here always the first
-        self.norm, self.drop = nn.LayerNorm(config.hidden, eps=EPS), nn.Dropout(config.dropout)
+        self.norm, self.dropout = nn.LayerNorm(config.hidden, eps=EPS), config.dropout
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
-    def forward(self, ids: Tensor, bias: Tensor) -> Tensor:
-        """States ``[B, T, hidden]`` of word pieces ``[B, T]``."""
+    def forward(self, ids: Tensor, bias: Tensor, random: Tensor | None = None) -> Tensor:
+        """States ``[B, T, hidden]`` of word pieces ``[B, T]``; ``random [B]`` are random keys of dropout."""
         position = self.positions.weight[: ids.shape[1]] + self.kinds.weight[0]
-        hidden = self.drop(self.norm(self.words(ids) + position))
-        for layer in cast(Iterable[Layer], self.layers):
-            hidden = layer.feed_forward(layer.self_attention(hidden, bias))
+        hidden = drop(self.norm(self.words(ids) + position), self.dropout, self.training, fold(random, 4))
+        for number, layer in enumerate(cast(Iterable[Layer], self.layers)):
+            here = fold(random, 10 + number)
+            hidden = layer.feed_forward(layer.self_attention(hidden, bias, here), here)
         return hidden
 
 

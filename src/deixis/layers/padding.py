@@ -25,6 +25,7 @@ class PaddedRegions:
     class_probs: Tensor | None = None  # [I, N, C] of all classes, where all images have them
     image_vector: Tensor | None = None  # [I, V] feature of the whole image, where all images have one
     grid_mask: Tensor | None = None  # [I, M] True where there is a cell; None: everywhere
+    keys: Tensor | None = None  # [I] random keys of the samples, in training (deixis.layers.noise)
 
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.layers.noise import drop, fold
+
 DROPOUT = 0.2  # of the published code
 
 
@@ -16,10 +18,13 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(_Layer(width, heads) for _ in range(layers))
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Attend from every row of ``x [I, N, width]`` to the rows marked in ``mask [I, N]``."""
-        for layer in self.layers:
-            x = layer(x, mask)
+    def forward(self, x: Tensor, mask: Tensor, random: Tensor | None = None) -> Tensor:
+        """Attend from every row of ``x [I, N, width]`` to the rows marked in ``mask [I, N]``.
+
+        ``random [I]`` are the random keys of dropout.
+        """
+        for number, layer in enumerate(self.layers):
+            x = layer(x, mask, fold(random, number))
         return x
 
 
@@ -32,21 +37,22 @@ class _Layer(nn.Module):
         self.back = nn.Linear(width // 2, width)
         self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, random: Tensor | None) -> Tensor:
         # heads need not divide the width: six slices of 1,024 numbers have 171 or 170
         queries, keys, values = (layer(x).tensor_split(self.heads, -1) for layer in (self.query, self.key, self.value))
         absent = ~mask.unsqueeze(1)
-        found = [self._head(q, k, v, absent) for q, k, v in zip(queries, keys, values, strict=True)]
-        x = self.attention_norm(x + self._drop(self.output(torch.cat(found, -1))))
-        out: Tensor = self.feed_norm(x + self._drop(self.back(F.relu(self.feed(x)))))
+        heads = enumerate(zip(queries, keys, values, strict=True))
+        found = [self._head(*qkv, absent, fold(random, 2 + number)) for number, qkv in heads]
+        x = self.attention_norm(x + self._drop(self.output(torch.cat(found, -1)), fold(random, 0)))
+        out: Tensor = self.feed_norm(x + self._drop(self.back(F.relu(self.feed(x))), fold(random, 1)))
         return out
 
-    def _head(self, query: Tensor, key: Tensor, value: Tensor, absent: Tensor) -> Tensor:
+    def _head(self, query: Tensor, key: Tensor, value: Tensor, absent: Tensor, random: Tensor | None) -> Tensor:
         # as in the published code, the scale is the root of the whole width
         energy = torch.bmm(query, key.transpose(1, 2)) / self.output.in_features**0.5
         # an image without regions has finite weights, which no one reads
         alpha = energy.masked_fill(absent, torch.finfo(energy.dtype).min).softmax(-1)
-        return torch.bmm(self._drop(alpha), value)
+        return torch.bmm(self._drop(alpha, random), value)
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, DROPOUT, self.training)
+    def _drop(self, x: Tensor, random: Tensor | None) -> Tensor:
+        return drop(x, DROPOUT, True, random) if self.training else x

@@ -31,7 +31,7 @@ from deixis.types import GroundedCaption, Grounding, Json
 
 GROUPS = {
     "captions": ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE"),
-    "grounding": ("F1", "precision", "recall_all", "recall_loc"),
+    "grounding": ("F1", "precision", "recall_all", "recall_loc", "classes_generated"),
     "errors": ("errors", "wrong"),
     "words": ("attention_accuracy",),
     "hallucination": ("CHAIR",),
@@ -129,6 +129,11 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
     if guessed:
         run.notes.append(f'the file has no "eval_mode"; it is scored as {mode}. Give --eval-mode to state it')
     return Evaluation(scores, run.absent, (*predictions.notes, *run.notes), run.class_counts, run.kinds)
+
+
+def generated_words(predictions: Predictions, reference: Reference, options: Options) -> Sentences:
+    """Return the object words of generated captions as :func:`evaluate` counts them."""
+    return _Run(predictions, reference, options).objects.predictions
 
 
 def group_of(metric: str) -> str:
@@ -272,6 +277,7 @@ class _Run:
         self.scores += grounded_captions.grounding_scores(
             objects.references, objects.predictions, self.protocol, objects.lemmas, objects.frequency, **about
         )
+        self.scores.append(grounded_captions.classes_generated(objects.references, objects.predictions, **about))
         others = self.predictions.others
         if self.reference.video and self.options.missing == "zero" and self.options.protocol == "official" and others:
             self.scores = grounded_captions.per_file(self.scores, others)

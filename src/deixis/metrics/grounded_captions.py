@@ -347,7 +347,13 @@ def _class_accuracy(sums: Values) -> Values:
     return _mean_over(accuracy, count > 0)
 
 
+def _classes_generated(sums: Values) -> Values:
+    table = sums.reshape(len(sums), -1, 2)  # generated, annotated
+    return _mean_over(((table[..., 0] > 0) & (table[..., 1] > 0)).astype(np.float64), table[..., 1] > 0)
+
+
 RULES |= {
+    "classes generated": _classes_generated,
     "class precision": _class_precision,
     "class recall": _class_recall,
     "class F1": _class_f1,
@@ -489,6 +495,22 @@ def sentence_scores(matches: Matches, mode: Mode, protocol: Protocol = FLICKR30K
         )
         for name, value in values.items()
     ]
+
+
+def classes_generated(references: Sentences, predictions: Sentences, **about: object) -> Score:
+    """``classes_generated``: share of the annotated object classes that occur in any generated caption."""
+    number = _number_classes(references)
+    stats = np.zeros((len(references), len(number), 2))  # generated, annotated
+    for item, (image, sentences) in enumerate(references.items()):
+        for sentence in sentences:
+            for word in sentence.objects:
+                stats[item, number[word.name], 1] = 1
+        for sentence in predictions.get(image, ()):
+            for word in sentence.objects:
+                if word.name in number:
+                    stats[item, number[word.name], 0] = 1
+    flat = stats.reshape(len(references), -1)
+    return _table_score("classes_generated", tuple(references), flat, "classes generated", signature(**about))
 
 
 def per_file(scores: Sequence[Score], others: int) -> list[Score]:

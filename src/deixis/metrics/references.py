@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deixis.data import Dataset, Sample, gvd, recognise, scenes
+from deixis.data import Dataset, Loader, Sample, gvd, recognise, scenes
 from deixis.data.dictionary import read_classes
 from deixis.data.reading import read_json
 from deixis.errors import DeixisError
@@ -47,27 +47,48 @@ class Reference:
 
 
 def read_reference(
-    path: Path, split: str = "test", split_file: Path | None = None, exclude: Collection[str] = ()
+    path: Path, split: str | Sequence[str] = "test", split_file: Path | None = None, exclude: Collection[str] = ()
 ) -> Reference:
     """Read a reference from a data set folder, generated scenes, or GVD's reference JSON.
 
+    Several splits are one reference; its split is named "val+test".
     Without ``split_file`` all images of GVD's file are used. ``exclude`` has ids of images of a data set to leave out.
     """
+    splits = (split,) if isinstance(split, str) else tuple(dict.fromkeys(split))
+    if not splits:
+        raise DeixisError("no split is given. Give one or several with --split.")
     if path.is_dir() or scenes.recognise(path):
         if split_file is not None:
             raise DeixisError(f"{path} is a data set with its own splits. Remove --split-file.")
-        return _from_dataset(path, split, exclude)
+        return _from_dataset(path, splits, exclude)
     if not path.exists():
         raise DeixisError(f"{path} does not exist. Expected a data set folder or GVD's reference file.")
-    return _from_gvd(path, split, split_file)
+    return _from_gvd(path, splits, split_file)
 
 
 # Data sets ----------------------------------------------------------------------------------------------------------
 
 
-def _from_dataset(root: Path, split: str, exclude: Collection[str] = ()) -> Reference:
+def _load_splits(loader: Loader, root: Path, splits: Sequence[str]) -> Dataset:
+    """Load several splits as one; an image in two of them is an error."""
+    parts = [loader.load(root, split) for split in splits]
+    if len(parts) == 1:
+        return parts[0]
+    samples = tuple(sample for part in parts for sample in part)
+    counts = Counter(sample.image_id for sample in samples)
+    twice = [image for image, count in counts.items() if count > 1]
+    if twice:
+        raise DeixisError(
+            f"{root}: image {twice[0]} is in several of the splits {', '.join(splits)}. Give one of them."
+        )
+    skipped = tuple(note for part in parts for note in part.skipped)
+    return Dataset(parts[0].name, "+".join(part.split for part in parts), samples, skipped)
+
+
+def _from_dataset(root: Path, splits: Sequence[str], exclude: Collection[str] = ()) -> Reference:
     loader = recognise(root)
-    dataset = loader.load(root, split)
+    dataset = _load_splits(loader, root, splits)
+    split = "+".join(splits)
     if exclude:
         kept = tuple(sample for sample in dataset if sample.image_id not in exclude)
         dataset = replace(dataset, samples=kept, split=f"{dataset.split}, {len(kept)} of {len(dataset)} images")
@@ -76,10 +97,10 @@ def _from_dataset(root: Path, split: str, exclude: Collection[str] = ()) -> Refe
 
     @cache
     def others() -> frozenset[str]:
-        names = [name for name in loader.splits(root) if name != split]
+        names = [name for name in loader.splits(root) if name not in splits]
         return frozenset(sample.image_id for name in names for sample in loader.load(root, name))
 
-    family, mark, _ = split.rpartition(":")  # "karpathy:test" belongs to "karpathy:train"
+    family, mark, _ = splits[0].rpartition(":")  # "karpathy:test" belongs to "karpathy:train"
     train = f"{family}{mark}train"
     made = make_reference(
         dataset,
@@ -168,21 +189,26 @@ def _known_size(sample: Sample) -> tuple[int, int]:
 # GVD's files --------------------------------------------------------------------------------------------------------
 
 
-def _from_gvd(path: Path, split: str, split_file: Path | None) -> Reference:
+def _from_gvd(path: Path, wanted: Sequence[str], split_file: Path | None) -> Reference:
     document = read_json(path)
     annotations = document.get("annotations") if isinstance(document, dict) else None
     if not isinstance(annotations, dict | list) or not annotations:
         raise DeixisError(f'{path} is not a GVD reference file. Expected "annotations" of images or videos.')
     splits = None if split_file is None else _read_splits(split_file)
-    if splits is not None and split not in splits:
-        raise DeixisError(f"{split_file} has no split '{split}'. Available: {', '.join(splits) or 'none'}.")
+    split = "+".join(wanted)
+    scored: set[str] = set()
+    if splits is not None:
+        for name in wanted:
+            if name not in splits:
+                raise DeixisError(f"{split_file} has no split '{name}'. Available: {', '.join(splits) or 'none'}.")
+            scored |= splits[name]
     owner = {name: part for part, names in (splits or {}).items() for name in names}
     kept: dict[str, tuple[Sentence, ...]] = {}
     others: set[str] = set()
     frequency: Counter[str] = Counter()
     for name, record in _named(annotations):
         sentences = _gvd_sentences(path, name, record)
-        if splits is not None and name not in splits[split]:
+        if splits is not None and name not in scored:
             others.update(sentences)
             if owner.get(name, "").startswith("train"):
                 frequency.update(word.name for group in sentences.values() for s in group for word in s.objects)

@@ -34,7 +34,8 @@ def run_checks(
     if not looked.template_prob:  # the sentence is the captioner's
         if "match" in checks and not matches(candidate, photo, models):
             warnings.append(LOW_MATCH)
-        if "gain" in checks and information_gain(candidate, models.captioner, models.blank) < MIN_GAIN:
+        blank = models.blank if "gain" in checks else None
+        if blank is not None and information_gain(candidate, models.captioner, blank) < MIN_GAIN:
             warnings.append(LOW_GAIN)
     return looked.candidate, tuple(warnings)
 

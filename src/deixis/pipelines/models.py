@@ -83,10 +83,15 @@ class Models:
         return other if other is not None and other.name == own.name else own
 
     @cached_property
-    def blank(self) -> BlankRegions:
-        """Regions of blank images, for the information gain: kept with the captioner, or extracted once."""
+    def blank(self) -> BlankRegions | None:
+        """Regions of blank images, for the information gain: kept with the captioner, or extracted once.
+
+        None for imported features, which cannot be computed of a blank image.
+        """
         from deixis.vision.blank import BlankRegions
 
+        if self.captioner.blank is None and self.extractor.is_imported:
+            return None
         return self.captioner.blank or BlankRegions.extract(self.extractor)
 
     @property

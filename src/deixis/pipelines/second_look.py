@@ -66,7 +66,7 @@ def second_look(candidate: Candidate, photo: Photo, extractor: RegionExtractor) 
     regions = photo.regions(extractor)
     found = detections(regions, extractor)
     known = kind in found or kind in class_nouns()
-    if not known or max_prob(found, kind) >= MIN_CLASS_PROB or extractor.backbone.classes != imagenet_classes():
+    if not known or max_prob(found, kind) >= MIN_CLASS_PROB or not _classifies(extractor):
         return SecondLook(candidate)
     whole = classify_image(photo.image, extractor)
     if max(whole.get(kind, 0.0), whole.get(subject, 0.0)) >= MIN_CLASS_PROB:
@@ -85,6 +85,11 @@ def subject_of(candidate: Candidate, photo: Photo) -> str:
         if head is not None and parsed.nouns[head]:
             return parsed.lemmas[head]
     return ""
+
+
+def _classifies(extractor: RegionExtractor) -> bool:
+    """Return whether the backbone classifies whole photographs; imported features have no backbone here."""
+    return not extractor.is_imported and extractor.backbone.classes == imagenet_classes()
 
 
 def template(main: str, found: Detections, regions: Regions, extractor: RegionExtractor) -> Candidate:

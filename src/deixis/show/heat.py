@@ -40,13 +40,30 @@ def heat_sheet(
     ``notes`` are lines below the texts, one for each grounding; by default their scores.
     """
     notes = [f"score {one.score:.2f}" for one in found] if notes is None else notes
-    cards = []
-    for number, (one, note) in enumerate(zip(found, notes, strict=True)):
-        if one.heat is None:
-            raise DeixisError("this model has no heat maps. Draw its boxes instead.")
-        picture = overlay(image, one.heat)
-        mark = Mark(one.box, "", colour(number), point=one.pointing()).scaled(picture.width / image.width)
-        cards.append(Card(picture, (mark,), ((Span(one.text, colour(number)),),), note))
+    if any(one.heat is None for one in found):
+        raise DeixisError("this model has no heat maps. Draw its boxes instead.")
+    cards = [_card(image, one, number, note) for number, (one, note) in enumerate(zip(found, notes, strict=True))]
     if not cards:
         raise DeixisError("there is no grounding to draw. Give at least one phrase.")
     return contact_sheet(cards, title)
+
+
+def heat_comparison(image: Image.Image, found: Sequence[tuple[str, Sequence[Grounding]]]) -> Drawing:
+    """Draw a row for each phrase with the pictures of several models (AMC, Fig. 2).
+
+    ``found`` has the name and the groundings of each model, all of the same phrases. A model without heat maps has its
+    box and point on the photograph.
+    """
+    cards = [
+        _card(image, one, number, f"{model}, score {one.score:.2f}")
+        for number, of_phrase in enumerate(zip(*(groundings for _, groundings in found), strict=True))
+        for (model, _), one in zip(found, of_phrase, strict=True)
+    ]
+    return contact_sheet(cards, columns=len(found))
+
+
+def _card(image: Image.Image, one: Grounding, number: int, note: str) -> Card:
+    """Picture of a grounding: map where it has one, box, point and text."""
+    picture = image if one.heat is None else overlay(image, one.heat)
+    mark = Mark(one.box, "", colour(number), point=one.pointing()).scaled(picture.width / image.width)
+    return Card(picture, (mark,), ((Span(one.text, colour(number)),),), note)

@@ -27,7 +27,9 @@ TITLES = {
 }
 HEADLINES = (
     "CIDEr",
+    "BLEU-1",
     "BLEU-4",
+    "SPICE",
     "F1_all",
     "F1_loc",
     "attention_accuracy",

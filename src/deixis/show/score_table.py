@@ -9,6 +9,7 @@ from rich.table import Table
 
 from deixis.metrics.bootstrap import Comparison
 from deixis.metrics.evaluate import CURVES
+from deixis.metrics.gap import Gap
 from deixis.metrics.score import Score
 
 LEVEL = 0.05
@@ -45,5 +46,21 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             f"{low:+.4f} to {high:+.4f}",
             f"{each.p:.4f}",
             "*" if each.p < LEVEL else "",
+        )
+    return table
+
+
+def gap_table(gaps: Sequence[Gap]) -> Table:
+    """The three scores and the share of the gap that is closed, with its interval."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("metric", no_wrap=True)
+    for column in ("A", "B", "supervised", "gap closed", "95 % interval"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for gap in gaps:
+        table.add_row(
+            gap.name,
+            *(f"{value:.4f}" for value in (gap.baseline, gap.method, gap.supervised)),
+            "no gap" if gap.closed is None else f"{gap.closed:.1%}",
+            "" if gap.interval is None else f"{gap.interval[0]:.1%} to {gap.interval[1]:.1%}",
         )
     return table

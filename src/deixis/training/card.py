@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from deixis.training.data import TrainingData
 from deixis.training.recipe import Recipe
+from deixis.training.seen import SEEN, training_images
 from deixis.training.supervision import SourceModel, supervision_of
 
 
@@ -18,7 +19,7 @@ def card_files(
     protocol: str,
     sources: Sequence[SourceModel] = (),
 ) -> dict[str, str]:
-    """File name -> text of ``recipe.json``, ``metrics.json`` and ``README.md``.
+    """File name -> text of ``recipe.json``, ``metrics.json``, ``training_images.json`` and ``README.md``.
 
     ``scores`` are those of the best ``epoch`` (from 1), with the given ``protocol``. ``sources`` are the initial model,
     teacher and reward model of the run. ``recipe.json`` includes the supervision, for commands that list models.
@@ -28,6 +29,7 @@ def card_files(
     return {
         "recipe.json": json.dumps({**recipe.to_json(), "supervision": supervision}, indent=1) + "\n",
         "metrics.json": json.dumps(metrics, indent=1) + "\n",
+        SEEN: training_images(data, [source.path for source in sources]),
         "README.md": _model_card(recipe, data, scores, protocol, supervision, sources),
     }
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 
-from deixis.device import to_device
+from deixis import distributed
+from deixis.device import to_device, training_device
 from deixis.errors import DeixisError
+from deixis.layers.noise import sample_keys
 from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
@@ -33,7 +35,7 @@ def train(
     recipe: Recipe,
     network: Net,
     examples: Sequence[Example],
-    collate: Callable[[list[Example]], Batch],
+    collate: Callable[[list[Example], Tensor], Batch],
     run: Path,
     validate: Callable[[Net, Phase], Scores],
     save: Callable[[Net, int, Scores], None],
@@ -51,7 +53,8 @@ def train(
     during training. Terms without gradient are only logged. ``validate`` returns scores. The best epoch of the last
     phase has the highest ``recipe.monitor`` and, among equal scores, the lowest training loss. ``finished(lines)`` gets
     the log of the current phase and returns True to end it. ``restore(network)`` loads the weights that ``save`` wrote
-    last, for phases that start from the best epoch.
+    last, for phases that start from the best epoch. ``collate(examples, keys)`` makes a batch; ``keys`` are the random
+    keys of the examples (:mod:`deixis.layers.noise`).
 
     A batch is computed in ``recipe.accumulate`` parts; their terms are weighted by their number of examples.
     ``prefetch`` gets the examples of the next batch before the current one is computed. ``after_step`` is called after
@@ -59,16 +62,19 @@ def train(
     ``order(seed, epoch)`` gives the rows of the examples of an epoch; without it, every example occurs once, shuffled.
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
-    the seed and the step determine the order of the images and all dropout.
+    the seed and the step determine the order of the images and all dropout. With several processes
+    (:mod:`deixis.distributed`) each has a share of every batch; process 0 writes log, checkpoints and model.
     """
-    callbacks = callbacks or Callbacks()
+    main = distributed.rank() == 0
+    callbacks = callbacks if callbacks is not None and main else Callbacks()
     run.mkdir(parents=True, exist_ok=True)
-    accelerator = Accelerator()  # one process may train with several precisions, which Accelerator(...) refuses
+    device = training_device()
+    network.to(device)
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    wrapped, optimiser = accelerator.prepare(network, make_optimiser(recipe.schedule, trained))
-    plain = getattr(optimiser, "optimizer", optimiser)  # without accelerate's wrapper
-    progress = checkpoint.load(run, network, plain) or Progress(lr=recipe.schedule.lr)
-    cut_log(run, progress.step)
+    optimiser = make_optimiser(recipe.schedule, trained)
+    progress = distributed.broadcast(checkpoint.load(run, network, optimiser) or Progress(lr=recipe.schedule.lr))
+    if main:
+        cut_log(run, progress.step)
     steps = -(-len(examples) // recipe.batch_images) * recipe.epochs
     saved = time.monotonic()
 
@@ -81,54 +87,90 @@ def train(
             _start_phase(recipe, phase, progress)
             if phase.from_best and start and restore is not None:
                 restore(network)
-                plain.state.clear()
-        wrapped.train()
+                optimiser.state.clear()
+        network.train()
         shuffled = (order or _shuffle(len(examples)))(recipe.seed, progress.epoch)
         for rows, following in pairwise([*_batches(shuffled, recipe.batch_images, progress.batch), shuffled[:0]]):
-            prefetch([examples[i] for i in following])
-            torch.manual_seed(_step_seed(recipe.seed, progress.step))
+            prefetch([examples[i] for part in _shares(following, recipe.accumulate) for i in part.rows])
             lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
             if recipe.schedule.cosine:
                 lr = cosine_lr(recipe.schedule, progress.lr, progress.epoch, progress.batch, recipe.epochs)
-            for group in plain.param_groups:
+            for group in optimiser.param_groups:
                 group["lr"] = lr
             optimiser.zero_grad()
-            losses: Scores = {}
-            total = 0.0
-            for part in np.array_split(rows, min(recipe.accumulate, len(rows))):
-                batch = to_device(collate([examples[i] for i in part]), accelerator.device)
-                with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-                    terms: dict[str, Tensor] = wrapped(phase, batch, progress.step / steps)
-                share = len(part) / len(rows)
-                loss = share * torch.stack([term.float() for term in terms.values() if term.requires_grad]).sum()
-                accelerator.backward(loss)
-                total += float(loss.detach())
-                losses |= {name: losses.get(name, 0.0) + share * float(term.detach()) for name, term in terms.items()}
+            logged: list[dict[str, Tensor]] = []
+            seed = _step_seed(recipe.seed, progress.step)
+            for part in _shares(rows, recipe.accumulate):
+                with distributed.replicated(part.whole):
+                    batch = to_device(collate([examples[i] for i in part.rows], sample_keys(seed, part.rows)), device)
+                    torch.manual_seed(seed)  # for numbers that do not belong to a sample
+                    with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                        terms: dict[str, Tensor] = network(phase, batch, progress.step / steps)
+                logged.append(_backward(terms, part.weight))
+            distributed.add_gradients(trained)
+            losses, loss = _totals(logged)
             if recipe.schedule.clip_norm:
-                accelerator.clip_grad_norm_(trained, recipe.schedule.clip_norm)
+                nn.utils.clip_grad_norm_(trained, recipe.schedule.clip_norm)
             if recipe.schedule.clip_value:
                 nn.utils.clip_grad_value_(trained, recipe.schedule.clip_value)
             optimiser.step()
             after_step()
-            _count(progress, losses, total)
+            _count(progress, losses, loss)
             callbacks.step(_step(recipe, progress, steps, lr, losses))
-            if time.monotonic() - saved > save_every and accelerator.is_main_process:
-                checkpoint.save(run, progress, network, plain)
+            if time.monotonic() - saved > save_every and main:
+                checkpoint.save(run, progress, network, optimiser)
                 saved = time.monotonic()
         network.eval()
-        scores = validate(network, phase)
+        scores = distributed.broadcast(validate(network, phase))
         better = _is_better(recipe, progress, scores)
-        if better:
-            save(network, progress.epoch + 1, scores)
-        callbacks.validated(progress.epoch + 1, scores, better)
-        _end_epoch(recipe, phase, start, progress, run, scores, finished)
-        if accelerator.is_main_process:
-            checkpoint.save(run, progress, network, plain)
+        if main:
+            if better:
+                save(network, progress.epoch + 1, scores)
+            callbacks.validated(progress.epoch + 1, scores, better)
+            _end_epoch(recipe, phase, start, progress, run, scores, finished)
+            checkpoint.save(run, progress, network, optimiser)
             saved = time.monotonic()
+        progress = distributed.broadcast(progress)
     if recipe.epochs == 0:
         network.eval()
-        save(network, 0, validate(network, recipe.phases[-1]))
+        scores = validate(network, recipe.phases[-1])
+        if main:
+            save(network, 0, scores)
     return network.eval()
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Rows of a part of a batch that this process computes."""
+
+    rows: list[int]
+    whole: bool  # every process computes the whole part, because it has fewer rows than there are processes
+    weight: float  # of its loss terms: their share in the batch
+
+
+def _shares(rows: np.ndarray, parts: int) -> Iterator[_Share]:
+    """Split a batch into parts, and each part over the processes."""
+    for part in np.array_split(rows, min(parts, len(rows))) if len(rows) else ():
+        whole, weight = len(part) < distributed.processes(), len(part) / len(rows)
+        mine = part.tolist() if whole else distributed.share(part.tolist())
+        yield _Share(list(mine), whole, weight / distributed.processes() if whole else weight)
+
+
+def _backward(terms: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
+    """Add the gradients of a part of a batch; return its weighted loss terms, those without gradient detached."""
+    weighted = {name: weight * term.float() for name, term in terms.items()}
+    loss = torch.stack([term for term in weighted.values() if term.requires_grad]).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return weighted
+
+
+def _totals(logged: Sequence[dict[str, Tensor]]) -> tuple[Scores, float]:
+    """Loss terms of a whole batch, summed over its parts and over the processes, and the sum of the minimised ones."""
+    names = list(dict.fromkeys(name for terms in logged for name in terms))
+    minimised = {name for terms in logged for name, term in terms.items() if term.requires_grad}
+    sums = torch.stack([torch.stack([terms[n].detach() for terms in logged if n in terms]).sum() for n in names])
+    losses = dict(zip(names, distributed.total(sums).tolist(), strict=True))
+    return losses, sum(losses[name] for name in names if name in minimised)
 
 
 def make_optimiser(schedule: Schedule, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:

@@ -96,6 +96,11 @@ class RegionExtractor:
         """Whether boxes come from a detector, whose scores are probabilities of whole objects."""
         return str(self.description.get("proposals", {}).get("supervision", "")).startswith("boxes")
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether the regions come from published files and cannot be computed from photographs."""
+        return "layout" in self.description
+
     def accepts(self, regions: Regions) -> bool:
         """Return whether regions were made by this extractor and have a grid if one is needed."""
         return regions.extractor == self.name and (self.grid == 0 or regions.grid is not None)

@@ -428,6 +428,16 @@ def test_one_box_of_several_is_inside() -> None:
     assert corners == {False, True}
 
 
+def test_texts_are_selected_by_their_number_of_boxes() -> None:
+    pieces = WordPieces.build(["a dog cat"], 1)
+    sample = Sample("x", (Caption("a dog", ()),), size=(40, 40))
+    boxes = [("a dog", (0, 0, 10, 10)), ("a dog", (30, 30, 40, 40)), ("a cat", (0, 0, 20, 20))]
+    found = {"x": [Triplet("x", text, box, "object") for text, box in boxes]}
+    for targets, numbers in (("all", [2, 1]), ("single", [1]), ("several", [2])):
+        (example,) = make_examples(recipe("amc", 1, targets=targets), [sample], pieces, found)
+        assert [len(target.boxes) for target in example.targets] == numbers
+
+
 def test_sources_of_boxes_are_selected(data: TrainingData) -> None:
     coco = replace(data, source="coco")
     found = find_triplets(recipe("amc", 1, sources=("object",)), coco)
@@ -480,7 +490,7 @@ def test_an_initial_model_has_the_options_that_it_can_have(data: TrainingData, t
     found = initial_model(asked, data, tmp_path / "start").network
     assert (found.config.dropout, found.config.side, found.config.map_layer) == (0.3, 6, 1)
     assert found.image.positions.shape == (1, 37, 24)
-    assert found.text.drop.p == 0.3
+    assert found.text.dropout == 0.3
     wrong = replace(usual, model=replace(usual.model, hidden=96))
     with pytest.raises(DeixisError, match=r"has the value 24 of --model\.hidden, not 96"):
         initial_model(wrong, data, tmp_path / "start")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from deixis.fields import from_dict
 from deixis.layers.bert import BertConfig, Layer, TextEncoder, WordHead
+from deixis.layers.noise import fold
 from deixis.layers.old_names import accept_old_names
 
 # Configuration -------------------------------------------------------------------------------------------------------
@@ -194,9 +195,15 @@ class Texts:
     ids: Tensor  # [B, T]
     mask: Tensor  # [B, T] True where there is a word piece
     sep: bool = True  # whether each text ends with [SEP]; published ALBEF and AMC have none
+    random: Tensor | None = None  # [B] random keys of dropout, in training (deixis.layers.noise)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def select(self, texts: Tensor) -> Texts:
+        """Select texts by index, in that order."""
+        random = None if self.random is None else self.random[texts]
+        return replace(self, ids=self.ids[texts], mask=self.mask[texts], random=random)
 
     def inner(self) -> Tensor:
         """``[B, T]`` True at the word pieces of the text itself: after [CLS] and before [SEP]."""
@@ -272,7 +279,7 @@ class AlbefNet(nn.Module):
 
     def encode_text(self, texts: Texts) -> Tensor:
         """States ``[B, T, hidden]`` of texts before fusion."""
-        return self.text(texts.ids, texts.attention_bias(self.text.words.weight.dtype))
+        return self.text(texts.ids, texts.attention_bias(self.text.words.weight.dtype), fold(texts.random, 0))
 
     def fuse(self, text_states: Tensor, texts: Texts, encoded: Encoded) -> Tensor:
         """States ``[I * P, T, hidden]`` of P texts for each image, ordered by image, after the fusion encoder."""
@@ -287,23 +294,26 @@ class AlbefNet(nn.Module):
         """
         hidden, bias = text_states, texts.attention_bias(text_states.dtype)
         for number in range(layer):
-            hidden = self._cross(number, self.layers[number].self_attention(hidden, bias), encoded)
-        hidden = self.layers[layer].self_attention(hidden, bias)
+            hidden = self._layer(number, hidden, bias, texts, encoded)
+        hidden = self.layers[layer].self_attention(hidden, bias, fold(texts.random, 1 + layer))
         return hidden, self.layers[layer].cross_attention.weights(hidden, encoded.keys[layer])
 
     def fuse_from(self, hidden: Tensor, weights: Tensor, texts: Texts, encoded: Encoded, layer: int) -> Tensor:
         """Run the fusion encoder from the cross-attention weights of one layer to the end."""
-        bias, first = texts.attention_bias(hidden.dtype), self.layers[layer]
-        hidden = first.feed_forward(first.cross_attention.output(hidden, weights, encoded.values[layer]))
+        bias, first, random = texts.attention_bias(hidden.dtype), self.layers[layer], fold(texts.random, 1 + layer)
+        hidden = first.cross_attention.output(hidden, weights, encoded.values[layer], random)
+        hidden = first.feed_forward(hidden, random)
         for number in range(layer + 1, len(self.layers)):
-            hidden = self._cross(number, self.layers[number].self_attention(hidden, bias), encoded)
+            hidden = self._layer(number, hidden, bias, texts, encoded)
         return hidden
 
-    def _cross(self, number: int, hidden: Tensor, encoded: Encoded) -> Tensor:
-        """Cross-attention and feed-forward block of a layer."""
-        layer = self.layers[number]
+    def _layer(self, number: int, hidden: Tensor, bias: Tensor, texts: Texts, encoded: Encoded) -> Tensor:
+        """A layer of the fusion encoder."""
+        layer, random = self.layers[number], fold(texts.random, 1 + number)
+        hidden = layer.self_attention(hidden, bias, random)
         weights = layer.cross_attention.weights(hidden, encoded.keys[number])
-        return layer.feed_forward(layer.cross_attention.output(hidden, weights, encoded.values[number]))
+        hidden = layer.cross_attention.output(hidden, weights, encoded.values[number], random)
+        return layer.feed_forward(hidden, random)
 
     def match_logits(self, fused: Tensor) -> Tensor:
         """Logits ``[B, 2]`` of no match and match, from the state of [CLS] (AMC Eq. 2)."""
@@ -347,7 +357,7 @@ def pair_scores(model: AlbefNet, encoded: Encoded, texts: Texts, text_states: Te
     before fusion.
     """
     layer = model.layers[0]
-    hidden = layer.self_attention(text_states, texts.attention_bias(text_states.dtype))
+    hidden = layer.self_attention(text_states, texts.attention_bias(text_states.dtype), fold(texts.random, 1))
     query = layer.cross_attention.query(hidden)  # [B, T, hidden]
     keys = encoded.keys[0][:, :, 1:].transpose(1, 2).flatten(2)  # [I, cells, hidden]
     heads = layer.cross_attention.heads

@@ -50,6 +50,7 @@ class AlbefRecipe(Recipe):
     align: float = 0.0  # weight of the alignment of words and cells (ours) in the losses albef and amc
     captions: float = 0.0  # probability, in the loss amc, that an image with boxes is used with a caption instead
     sources: tuple[Source, ...] = ("region", "object", "attribute", "spatial")  # of the boxes (AMC, Table 3a)
+    targets: Literal["all", "single", "several"] = "all"  # texts with boxes: all, with one box, with several
     boxes: Literal["all", "one"] = "all"  # inside of a text with several boxes: all, or one at random (published code)
     epoch: Literal["images", "texts"] = "images"  # an epoch has one text of each image, or every text (published code)
     negative_group: int = 0  # pairs that are compared with each other: groups of this size; 0: the whole batch
@@ -166,6 +167,24 @@ AMC_MAX_SMALL = replace(
     AMC_SMALL, name="amc-max-small", paper="L_max alone (AMC, Table 3b), small", maps=MapConfig(mean=0.0, most=1.0)
 )
 
+ALBEF_GRADCAM_SMALL = replace(
+    ALBEF_SMALL,
+    name="albef-gradcam-small",
+    paper="ALBEF with the paper's maps (Grad-CAM of the match score) and losses, small",
+    model=replace(small(), map_source="gradcam", map_layer=1),
+    phases=(Phase(epochs=9, loss="albef", lr=2e-4),),
+    align=0.0,
+)
+
+AMC_GRADCAM_SMALL = replace(
+    ALBEF_GRADCAM_SMALL,
+    name="amc-gradcam-small",
+    paper="AMC with the paper's maps and losses, small; start from an albef-gradcam-small (--init-from)",
+    phases=(Phase(epochs=10, loss="amc", lr=2e-4),),
+    captions=0.5,
+    monitor="pointing",
+)
+
 ALBEF_RECIPES: dict[str, AlbefRecipe] = {
     recipe.name: recipe
     for recipe in (
@@ -174,6 +193,8 @@ ALBEF_RECIPES: dict[str, AlbefRecipe] = {
         AMC_COSINE_SMALL,
         AMC_MEAN_SMALL,
         AMC_MAX_SMALL,
+        ALBEF_GRADCAM_SMALL,
+        AMC_GRADCAM_SMALL,
         ALBEF_BASE,
         AMC_BASE,
         AMC_PUBLISHED,

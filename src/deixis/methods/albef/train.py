@@ -18,10 +18,12 @@ from deixis.data import Dataset, Sample
 from deixis.data.triplets import caption_triplets, data_triplets, mirror, named_triplets, read_detections
 from deixis.data.visual_genome import Triplet
 from deixis.device import device_of
+from deixis.distributed import collect, first_row, gather, replicated, share, total, world
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
+from deixis.layers.noise import fold, uniform
 from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
 from deixis.methods.albef.images import jitter_colours, jitter_published, square_grid, square_pixels, standardise
 from deixis.methods.albef.initial import initial_model
@@ -112,11 +114,16 @@ def make_examples(
         found: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
         for triplet in triplets.get(sample.image_id, ()):
             found[triplet.text].append(tuple(geometry.to_normalised(triplet.box, *sample.image_size()).tolist()))
-        targets = tuple(Target(encode(text), tuple(boxes)) for text, boxes in found.items())
+        used = {text: boxes for text, boxes in found.items() if recipe.targets in ("all", _number(boxes))}
+        targets = tuple(Target(encode(text), tuple(boxes)) for text, boxes in used.items())
         captions = tuple(encode(caption.text) for caption in sample.captions)
         example = Example(sample.image_id, captions or tuple(target.text for target in targets), targets)
         examples += [example] if recipe.epoch == "images" else _each_text(example)
     return examples
+
+
+def _number(boxes: Sequence[object]) -> str:
+    return "single" if len(boxes) == 1 else "several"
 
 
 def _each_text(example: Example) -> list[Example]:
@@ -134,14 +141,17 @@ def collate(
     flip: bool,
     sep: bool = True,
     boxes: Literal["all", "one"] = "all",
+    keys: Tensor | None = None,
 ) -> Batch:
     """Draw a caption, a target and whether to mirror for each image, all from torch's generator.
 
-    ``image`` gives an image's pixels or grid.
+    ``image`` gives an image's pixels or grid. ``keys [B]`` are random keys of the examples; each seeds the generator.
     """
     images, captions, targets, masks = [], [], [], []
     side = map_side(config)
-    for example in examples:
+    for number, example in enumerate(examples):
+        if keys is not None:
+            torch.manual_seed(int(keys[number]))
         caption, target, turned = torch.rand(3).tolist()
         mirrored = flip and turned < 0.5
         seen = image(example.image_id)
@@ -162,8 +172,8 @@ def collate(
     length = max(map(len, [*captions, *targets]))
     return Batch(
         images=torch.stack(images),
-        captions=pad_texts(captions, pad, length, sep),
-        targets=pad_texts(targets, pad, length, sep),
+        captions=replace(pad_texts(captions, pad, length, sep), random=keys),
+        targets=replace(pad_texts(targets, pad, length, sep), random=keys),
         boxed=torch.tensor([bool(example.targets) for example in examples]),
         masks=torch.stack(masks),
     )
@@ -207,14 +217,16 @@ class Network(nn.Module):
         """The weighted loss terms of one batch; ``progress`` runs from 0 to 1 over the training."""
         texts, boxed = batch.captions, torch.zeros_like(batch.boxed)
         if phase.loss == "amc":
-            boxed = batch.boxed & (torch.rand(len(texts), device=boxed.device) >= self.recipe.captions)
+            drawn = torch.rand(len(texts), device=boxed.device)
+            drawn = drawn if texts.random is None else uniform(fold(texts.random, 303))  # type: ignore[arg-type]
+            boxed = batch.boxed & (drawn >= self.recipe.captions)
             texts = _either(boxed, batch.targets, batch.captions)
         model = self.model
         encoded, read = model.encode(batch.images), model.encode_text(texts)
         if phase.loss == "align":
             return {"align": self._aligned(encoded, texts, read)}
-        logits, maps = self._matched(encoded, texts, read, bool(boxed.any()))
-        terms = self._pairs(batch.images, encoded, texts, read, logits, self._equal(texts), progress)
+        logits, maps = self._matched(encoded, texts, read, bool(total(boxed.sum())))
+        terms = self._pairs(batch.images, encoded, texts, read, logits, progress)
         if self.recipe.align:  # by captions: 'a dog' finds dogs in many images of a batch
             read = model.encode_text(batch.captions) if boxed.any() else read
             terms["align"] = self.recipe.align * self._aligned(encoded, batch.captions, read)
@@ -226,9 +238,13 @@ class Network(nn.Module):
     def _consistency(self, maps: Tensor, masks: Tensor, boxed: Tensor) -> dict[str, Tensor]:
         """Map consistency of the images with boxes; where means are pooled, they are pooled in each group."""
         config = self.recipe.maps
-        groups = self._groups(len(boxed)) if config.pooled else [slice(None)]
-        parts = [map_consistency(maps[g][boxed[g]], masks[g][boxed[g]], config) for g in groups if boxed[g].any()]
-        return {name: torch.stack([part[name] for part in parts]).mean() for name in parts[0]}
+        if not config.pooled:
+            return map_consistency(maps[boxed], masks[boxed], config)
+        processes, maps, masks, boxed = world(), gather(maps), gather(masks), gather(boxed)
+        with replicated():  # each process computes the groups of all
+            groups = [rows for rows in self._groups(len(boxed)) if boxed[rows].any()]
+            parts = [map_consistency(maps[rows][boxed[rows]], masks[rows][boxed[rows]], config) for rows in groups]
+        return {name: torch.stack([part[name] for part in parts]).mean() / processes for name in parts[0]}
 
     def _groups(self, count: int) -> list[slice]:
         """Rows of a batch that are compared with each other."""
@@ -238,11 +254,12 @@ class Network(nn.Module):
     def _equal(self, texts: Texts) -> Tensor:
         """Pairs that are positives of each other ``[B, B]``: the diagonal and, by the recipe, equal texts."""
         if self.recipe.equal_texts:
-            return _same(texts)
+            return _same(texts, texts)
         return torch.eye(len(texts), dtype=torch.bool, device=texts.ids.device)
 
     def _aligned(self, encoded: Encoded, texts: Texts, read: Tensor) -> Tensor:
-        return alignment(pair_scores(self.model, encoded, texts, read), _same(texts))
+        texts = gather_texts(texts)
+        return alignment(gather(pair_scores(self.model, encoded, texts, gather(read))), _same(texts, texts)) / world()
 
     def _matched(self, encoded: Encoded, texts: Texts, read: Tensor, mapped: bool) -> tuple[Tensor, Tensor | None]:
         """Match logits ``[B, 2]`` of the true pairs, and with ``mapped`` their maps."""
@@ -258,10 +275,12 @@ class Network(nn.Module):
         texts: Texts,
         read: Tensor,
         right: Tensor,
-        same: Tensor,
         progress: float,
     ) -> dict[str, Tensor]:
-        """Contrast, matching and masked words, with soft targets of the momentum copy (ALBEF; AMC Sec. 2.1)."""
+        """Contrast, matching and masked words, with soft targets of the momentum copy (ALBEF; AMC Sec. 2.1).
+
+        Negatives are the images and texts of all processes.
+        """
         model, momentum, config = self.model, self.momentum, self.recipe.momentum
         soft = config.soft * min(1.0, progress * self.recipe.epochs)  # rises over the first epoch
         hidden, chosen = mask_words(texts, *self._special(), len(self.pieces), config.mask)
@@ -272,30 +291,41 @@ class Network(nn.Module):
                 self.updated = True
             slow = momentum.slow
             slow_encoded = slow.encode(images)
-            slow_shared = slow.project(slow_encoded, slow.encode_text(texts))
-            believed = masked_logits(slow, slow_encoded, hidden, chosen) if soft and self.recipe.words else None
+            other = replace(texts, random=fold(texts.random, 304))  # dropout of the copy, where it has any
+            slow_shared = slow.project(slow_encoded, slow.encode_text(other))
+            again = replace(hidden, random=fold(hidden.random, 304))
+            believed = masked_logits(slow, slow_encoded, again, chosen) if soft and self.recipe.words else None
         shared = model.project(encoded, read)
+        everything = gather_texts(texts)
+        same = self._equal(everything)
         terms = {
             "contrast": self._contrast(shared, slow_shared, same, soft),
-            "match": self._match(encoded, texts, read, right, shared, slow_shared, same),
+            "match": self._match(encoded, everything, gather(read), right, shared, slow_shared, same),
         }
         if self.recipe.words:
             words = masked_words(model, encoded, hidden, chosen, texts.ids, believed, soft)
             terms["words"] = self.recipe.words * words
-        self.remembered.append(slow_shared)
+        self.remembered.append((gather(slow_shared[0]), gather(slow_shared[1])))
         return terms
 
     def _contrast(
         self, shared: tuple[Tensor, Tensor], slow: tuple[Tensor, Tensor], same: Tensor, soft: float
     ) -> Tensor:
-        """Contrastive loss: the mean over groups, weighted by their size; all of them have the queue as negatives."""
+        """Contrastive loss: negatives are those of the same group and of the queue."""
         queue = self.momentum.images, self.momentum.texts
-        loss, count = shared[0].new_zeros(()), len(same)
-        for rows in self._groups(count):
-            fast, copy = (shared[0][rows], shared[1][rows]), (slow[0][rows], slow[1][rows])
-            one = image_text_contrast(fast, copy, queue, self.model.temperature, same[rows, rows], soft)
-            loss = loss + one * (len(fast[0]) / count)
-        return loss
+        first = first_row(len(shared[0]))
+        own = slice(first, first + len(shared[0]))  # rows of this process among those of all
+        together = self._together(len(same))
+        allowed = None if together is None else together[own]
+        return image_text_contrast(shared, slow, queue, self.model.temperature, same[own], soft, allowed)
+
+    def _together(self, count: int) -> Tensor | None:
+        """Pairs of rows of the same group ``[B, B]``; None if all rows are one group."""
+        size = self.recipe.negative_group
+        if not size or size >= count:
+            return None
+        group = torch.arange(count, device=device_of(self.model)) // size
+        return group.unsqueeze(1) == group
 
     def _match(
         self,
@@ -310,20 +340,30 @@ class Network(nn.Module):
         """Matching loss; hard negatives are drawn in each group, by similarity to the model's or the copy's vectors."""
         other = slow if self.recipe.momentum.negatives == "momentum" else shared
         temperature = self.model.temperature
-        by_image = similarities(shared[0], other[1], temperature).detach()  # images by texts
-        by_text = similarities(other[0], shared[1], temperature).T.detach()  # texts by images
-        not_wrong = torch.ones_like(same)
-        for rows in self._groups(len(same)):
-            not_wrong[rows, rows] = same[rows, rows]
+        with torch.no_grad():
+            by_image = gather(similarities(shared[0], gather(other[1]), temperature))  # images by texts
+            by_text = gather(similarities(gather(other[0]), shared[1], temperature).T)  # texts by images
+        together = self._together(len(same))
+        not_wrong = same if together is None else same | ~together
         return image_text_match(self.model, encoded, texts, read, right, by_image, not_wrong, by_text)
 
     def _special(self) -> tuple[list[int], int]:
         return [self.pieces.id(name) for name in ("[PAD]", "[CLS]", "[SEP]")], self.pieces.id("[MASK]")
 
 
-def _same(texts: Texts) -> Tensor:
-    """Pairs of equal texts ``[B, B]``: each is a positive of the other's image."""
-    return (texts.ids[:, None] == texts.ids[None]).all(-1)
+def gather_texts(texts: Texts) -> Texts:
+    """Texts of all processes."""
+    if world() == 1:
+        return texts
+    random = None if texts.random is None else gather(texts.random)
+    return replace(texts, ids=gather(texts.ids), mask=gather(texts.mask), random=random)
+
+
+def _same(texts: Texts, others: Texts) -> Tensor:
+    """Pairs of equal texts ``[b, B]``: each is a positive of the other's image."""
+    length = others.ids.shape[1]
+    one, other = (nn.functional.pad(t.ids * t.mask, (0, length - t.ids.shape[1])) for t in (texts, others))
+    return (one[:, None] == other[None]).all(-1)
 
 
 def _either(choose: Tensor, one: Texts, other: Texts) -> Texts:
@@ -368,7 +408,7 @@ def train_albef(
         recipe,
         network,
         examples,
-        lambda some: collate(some, look.to_learn, model.config, pad, recipe.flip, inputs.sep, recipe.boxes),
+        lambda some, keys: collate(some, look.to_learn, model.config, pad, recipe.flip, inputs.sep, recipe.boxes, keys),
         out,
         lambda network, phase: validation.scores(pointer(network), look),
         save,
@@ -476,8 +516,8 @@ class Validation:
         captions = [caption.text for sample in self.samples for caption in sample.captions]
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
         device = device_of(model)
-        seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[:, 0] for i in images]
-        whole = nn.functional.normalize(model.project_image(torch.cat(seen)), dim=-1)  # [I, shared]
+        seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[0, 0].cpu() for i in share(images)]
+        whole = nn.functional.normalize(model.project_image(torch.stack(collect(seen)).to(device)), dim=-1)
         right = 0
         for at in range(0, len(captions), BLOCK):
             states = model.encode_text(pointer.texts(captions[at : at + BLOCK]))
@@ -493,10 +533,13 @@ class Validation:
         for reference in self.references:
             asked[reference.image].append(reference.id)
         phrases = {reference.id: reference.phrase for reference in self.references}
-        answers: dict[str, list[Grounding]] = {}
-        for image, ids in asked.items():
+        answers: list[tuple[str, list[Grounding]]] = []
+        for image, ids in share(list(asked.items())):
             (encoded,) = pointer.encode([look.to_ask(image)])
             found = pointer.ground(encoded, phrase_queries([phrases[i] for i in ids]), "threshold")
-            answers |= {i: [grounding] for i, grounding in zip(ids, found, strict=True)}
-        scores = phrase_scores(self.references, answers, FLICKR30K)
+            answers += [
+                (i, [replace(grounding, point=grounding.pointing(), heat=None)])
+                for i, grounding in zip(ids, found, strict=True)
+            ]
+        scores = phrase_scores(self.references, dict(collect(answers)), FLICKR30K)
         return next(score.value for score in scores if score.name == "pointing")

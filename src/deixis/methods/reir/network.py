@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.distributed import gather
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
+from deixis.layers.noise import drop, fold
 from deixis.layers.old_names import accept_old_names
 from deixis.layers.padding import PaddedRegions
 from deixis.localize.box_regression import apply_offsets
@@ -238,10 +240,11 @@ class ReirNet(nn.Module):
         ``place`` overrides the box rule of the configuration. ``repool`` computes the features of moved boxes; without
         it the second stage keeps the features of the proposals.
         """
-        states = self.read_captions(phrases)
-        x_q = self.drop(self.encode_phrases(phrases, states))
+        random = regions.keys
+        states = self.read_captions(phrases, random)
+        x_q = self.drop(self.encode_phrases(phrases, states, random), random, 0)
         appearance = self.embed_appearance(regions.features)  # [I, N, D]
-        x_o = self.drop(self.add_location(appearance, regions.boxes))
+        x_o = self.drop(self.add_location(appearance, regions.boxes), random, 1)
         name_similarity = self.name_similarity(phrases.vectors, names)  # [I, P, N]
         phrase_projection, region_projection = self.coarse.phrase(x_q), self.coarse.region(x_o)
         raw = self.coarse.similarity(phrase_projection, region_projection)
@@ -264,10 +267,12 @@ class ReirNet(nn.Module):
         )
         if not self.config.two_stages:
             return matched
-        return replace(matched, fine=self._fine_stage(matched, appearance, name_similarity, phrases.related, repool))
+        index = matched.confidence.topk(min(self.config.keep, matched.scores.shape[-1]), -1).indices  # [I, P, K]
+        boxes, kept = self._refined(matched, appearance, index, repool, random)
+        return replace(matched, fine=self._fine_stage(matched, index, boxes, kept, name_similarity, phrases.related))
 
     def _refined(
-        self, coarse: Matched, appearance: Tensor, index: Tensor, repool: Repool | None
+        self, coarse: Matched, appearance: Tensor, index: Tensor, repool: Repool | None, random: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Boxes ``[I, P, K, 4]`` of the kept regions after regression, and their features x_o ``[I, P, K, D]``."""
         shape = (*coarse.scores.shape, -1)
@@ -280,15 +285,16 @@ class ReirNet(nn.Module):
             kept = self.embed_appearance(repool(boxes))
         else:
             kept = gather_regions(appearance.unsqueeze(1).expand(shape), index)
-        return boxes, self.drop(self.add_location(kept, boxes))
+        return boxes, self.drop(self.add_location(kept, boxes), random, 2)
 
     def _fine_stage(
-        self, coarse: Matched, appearance: Tensor, names: Tensor | None, related: Tensor, repool: Repool | None
+        self, coarse: Matched, index: Tensor, boxes: Tensor, x_o: Tensor, names: Tensor | None, related: Tensor
     ) -> Fine:
-        """Match the best K regions again, after regression and message passing (Eq. 5, 8, 9, 10)."""
+        """Match the best K regions again, after regression and message passing (Eq. 5, 8, 9, 10).
+
+        ``index [I, P, K]`` are the kept regions, ``boxes`` and ``x_o`` their boxes and features after regression.
+        """
         pair = self.coarse if self.config.share_stages else self.fine
-        index = coarse.confidence.topk(min(self.config.keep, coarse.scores.shape[-1]), -1).indices  # [I, P, K]
-        boxes, x_o = self._refined(coarse, appearance, index, repool)
         weight = coarse.attention.gather(-1, index).unsqueeze(-1)  # [I, P, K, 1]
         if self.config.graph != "none":
             node = (weight * x_o).sum(2)  # Eq. 5
@@ -305,9 +311,10 @@ class ReirNet(nn.Module):
         """Embed region features ``[..., F]``, whitened where the configuration says so: ``[..., D]``."""
         return self.embed_regions(self.whiten(features) if self.config.whiten else features)
 
-    def read_captions(self, phrases: PaddedPhrases) -> Tensor:
-        """States ``[I, C, T, D]`` of the LSTM over each caption (Eq. 1)."""
-        states = run_lstm(self.phrase_lstm, self.drop(self.embed(phrases.words.flatten(0, 1))))  # [I C, T, D]
+    def read_captions(self, phrases: PaddedPhrases, random: Tensor | None = None) -> Tensor:
+        """States ``[I, C, T, D]`` of the LSTM over each caption (Eq. 1); ``random [I]`` are random keys of dropout."""
+        embedded = self.drop(self.embed(phrases.words), random, 3)  # [I, C, T, D]
+        states = run_lstm(self.phrase_lstm, embedded.flatten(0, 1))  # [I C, T, D]
         return states.view(*phrases.words.shape, -1)
 
     def encode_sentences(self, phrases: PaddedPhrases, states: Tensor) -> Tensor:
@@ -315,12 +322,13 @@ class ReirNet(nn.Module):
         real = (phrases.words != Vocabulary.pad).unsqueeze(-1).to(states.dtype)
         return (states * real).sum(2) / real.sum(2).clamp_min(1)
 
-    def encode_phrases(self, phrases: PaddedPhrases, states: Tensor) -> Tensor:
+    def encode_phrases(self, phrases: PaddedPhrases, states: Tensor, random: Tensor | None = None) -> Tensor:
         """x_q ``[I, P, D]``: mean over a phrase's words of the states of an LSTM over its sentence (Eq. 1)."""
         if not self.config.context:
             words = phrases.spelling[..., 1:]  # after bos
             real = (words != Vocabulary.pad) & (words != Vocabulary.eos)
-            states = run_lstm(self.phrase_lstm, self.drop(self.embed(words.flatten(0, 1))))  # [I P, W, D]
+            embedded = self.drop(self.embed(words), random, 3)  # [I, P, W, D]
+            states = run_lstm(self.phrase_lstm, embedded.flatten(0, 1))  # [I P, W, D]
             share = real / real.sum(-1, keepdim=True).clamp_min(1)  # [I, P, W]
             return torch.einsum("ipw,ipwd->ipd", share.to(states.dtype), states.view(*words.shape, -1))
         return phrases.members.to(states.dtype) @ states.flatten(1, 2)
@@ -375,18 +383,20 @@ class ReirNet(nn.Module):
     ) -> Tensor:
         """Scores ``[I, phrases]`` of each image with each phrase of the batch, by :func:`expected_score`.
 
-        Phrases are those of the mask, in order. Only the coarse stage is used: it is cheap enough for all pairs.
+        Phrases are those of the mask, in order, of all processes. Only the coarse stage is used: it is cheap enough for
+        all pairs.
         """
         where = phrases.mask
-        projection = matched.phrase_projection[where].unsqueeze(0).expand(len(where), -1, -1)
+        projection = gather(matched.phrase_projection[where]).unsqueeze(0).expand(len(where), -1, -1)
         raw = self.coarse.similarity(projection, matched.region_projection)  # [I, phrases, N]
-        name_similarity = self.name_similarity(None if phrases.vectors is None else phrases.vectors[where], names)
+        vectors = None if phrases.vectors is None else gather(phrases.vectors[where])
+        name_similarity = self.name_similarity(vectors, names)
         scores = self.fuse(raw, name_similarity, regions.mask.unsqueeze(1).expand_as(raw))
         return expected_score(scores)
 
-    def drop(self, values: Tensor) -> Tensor:
-        """Apply dropout in training."""
-        return F.dropout(values, self.config.dropout, self.training)
+    def drop(self, values: Tensor, random: Tensor | None = None, purpose: int = 0) -> Tensor:
+        """Apply dropout in training; ``random`` are random keys of the first dimensions."""
+        return drop(values, self.config.dropout, True, fold(random, purpose)) if self.training else values
 
 
 def expected_score(scores: Tensor) -> Tensor:

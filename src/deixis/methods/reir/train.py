@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from deixis.calibration import Calibration, auc, fit
 from deixis.data import Dataset, Sample
 from deixis.data.descriptions import caption_descriptions
+from deixis.distributed import collect, gather, replicated, share, world
 from deixis.errors import DeixisError
 from deixis.language.descriptions import Description, truncate
 from deixis.language.relations import relation_categories
@@ -109,15 +110,16 @@ class Network(nn.Module):
     def _ranking(self, matched: Matched, batch: Batch) -> Tensor:
         """Ranking of images and captions per caption, by the similarity of the recipe."""
         config, phrases = self.recipe.ranking, batch.phrases
+        mask, caption = gather(phrases.mask), gather(phrases.caption)  # negatives are those of all processes
         if config.similarity == "phrases":
-            each = self.refiner.score_phrases(matched, batch.regions, phrases, batch.names)
-            scores, owner = caption_scores(each, phrases.mask, phrases.caption, phrases.words.shape[1])
-            return ranking(scores, owner, config.form, config.margin) / max(1, len(owner))
+            each = gather(self.refiner.score_phrases(matched, batch.regions, phrases, batch.names))
+            scores, owner = caption_scores(each, mask, caption, int(caption.max()) + 1)
+            return ranking(scores, owner, config.form, config.margin) / max(1, len(owner)) / world()
         stages = [matched.attended()] + ([] if matched.fine is None else [matched.fine.attended()])
         losses = []
         for attended in stages:
-            scores, owner = self.pairs(attended, matched.sentences, phrases.mask, phrases.caption)
-            losses.append(pair_ranking(scores, owner, config.form, config.margin) / max(1, len(owner)))
+            scores, owner = self.pairs(gather(attended), gather(matched.sentences), mask, caption)
+            losses.append(pair_ranking(scores, owner, config.form, config.margin) / max(1, len(owner)) / world())
         return torch.stack(losses).sum()
 
     def _taught(self, matched: Matched, batch: Batch) -> Tensor:
@@ -160,13 +162,17 @@ def collate(
     vocabulary: Vocabulary,
     categories: Mapping[str, int],
     config: ReirConfig,
+    keys: Tensor | None = None,
 ) -> Batch:
-    """Pad regions and captions to the largest numbers of the batch."""
+    """Pad regions and captions to the largest numbers of the batch; ``keys [I]`` are random keys of the examples."""
+    if keys is not None:  # an image has the key of its first caption
+        first = {example.image_id: row for row, example in reversed(list(enumerate(examples)))}
+        keys = keys[sorted(first.values())]
     examples = merge_images(examples)
     seen, named = [regions[example.image_id] for example in examples], config.names != "none"
     phrases = pad_phrases([example.descriptions for example in examples], vocabulary, categories, named)
     names = name_vectors(seen, config.top_names) if named else None
-    return Batch(pad_regions(seen), phrases, names, repooler(seen) if config.repool else None)
+    return Batch(replace(pad_regions(seen), keys=keys), phrases, names, repooler(seen) if config.repool else None)
 
 
 def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
@@ -214,7 +220,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         recipe,
         network,
         examples,
-        lambda some: collate(some, data.regions, vocabulary, categories, config),
+        lambda some, keys: collate(some, data.regions, vocabulary, categories, config, keys),
         out,
         validate,
         save,
@@ -257,11 +263,13 @@ class Validation:
         return self._answers(self._find(grounder, self._own))
 
     def calibration(self, grounder: ReirGrounder) -> Calibration:
-        """Fit the calibration from evidence to probability of presence."""
-        return fit(*self._evidence(grounder, self._find(grounder, self._own)))
+        """Fit the calibration from evidence to probability of presence; one process computes all of it."""
+        with replicated():
+            return fit(*self._evidence(grounder, self._find(grounder, self._own)))
 
     def _find(self, grounder: ReirGrounder, asked: Sequence[Sequence[Description]]) -> list[list[Found]]:
-        return list(grounder.find([self.data.regions[image] for image in self.images], asked))
+        regions = [self.data.regions[image] for image in share(self.images)]
+        return collect(list(grounder.find(regions, share(asked))))
 
     def _evidence(self, grounder: ReirGrounder, own: Sequence[Sequence[Found]]) -> tuple[list[float], list[float]]:
         """Evidence of present phrases, and of phrases of another image whose last word no caption of this one has."""

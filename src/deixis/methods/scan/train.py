@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +14,14 @@ from torch import Tensor, nn
 from deixis.calibration import Calibration, fit
 from deixis.data import Caption, Sample
 from deixis.device import device_of
+from deixis.distributed import collect, gather, share, world
 from deixis.language.nouns import mark_words
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
 from deixis.methods.scan.losses.triplet import matching_loss
 from deixis.methods.scan.model import ScanGrounder, encode_regions, pad_words, with_ends
-from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
 from deixis.methods.scan.recipes import ScanRecipe
 from deixis.metrics.retrieval import retrieval
 from deixis.training.callbacks import Callbacks
@@ -50,6 +52,7 @@ class Batch:
     words: Tensor  # [C, T]
     counts: Tensor  # [C, T]
     owner: Tensor  # [C] the row of each caption's image
+    images: Tensor  # [I] numbers of the images
 
 
 class Network(nn.Module):
@@ -67,7 +70,21 @@ class Network(nn.Module):
         regions = self.matcher.encode_regions(batch.regions)
         words = self.matcher.encode_words(batch.words, batch.counts)
         hardest = phase.loss != "all"
-        return {"hinge": matching_loss(self.matcher, regions, words, batch.owner, self.recipe.margin, hardest)}
+        regions, owner = _gather_images(regions, batch)
+        return {"hinge": matching_loss(self.matcher, regions, words, owner, self.recipe.margin, hardest)}
+
+
+def _gather_images(regions: EncodedRegions, batch: Batch) -> tuple[EncodedRegions, Tensor]:
+    """Images of all processes, each once, and the row among them of each caption's image ``[C]``."""
+    if world() == 1:
+        return regions, batch.owner
+    numbers = gather(batch.images).tolist()
+    rows = {number: row for row, number in reversed(list(enumerate(numbers)))}  # first row of each image
+    kept = sorted(rows.values())
+    row = {number: kept.index(first) for number, first in rows.items()}
+    owner = [row[number] for number in batch.images[batch.owner].tolist()]
+    one_each = EncodedRegions(gather(regions.vectors)[kept], gather(regions.mask)[kept])
+    return one_each, torch.tensor(owner, device=batch.owner.device)
 
 
 def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, max_words: int) -> list[Pair]:
@@ -103,7 +120,13 @@ def collate(pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Batch:
     images = {image_id: row for row, image_id in enumerate(dict.fromkeys(pair.image_id for pair in pairs))}
     words, counts = pad_words([pair.words for pair in pairs], [pair.counts for pair in pairs])
     owner = torch.tensor([images[pair.image_id] for pair in pairs])
-    return Batch(pad_regions([regions[image_id] for image_id in images]), words, counts, owner)
+    numbers = torch.tensor([_number(image_id) for image_id in images])
+    return Batch(pad_regions([regions[image_id] for image_id in images]), words, counts, owner, numbers)
+
+
+def _number(image_id: str) -> int:
+    """Number of an image that is the same in all processes: 63 bits of a hash of its id."""
+    return int.from_bytes(hashlib.sha256(image_id.encode()).digest()[:8]) >> 1
 
 
 def train_scan(recipe: ScanRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
@@ -127,7 +150,7 @@ def train_scan(recipe: ScanRecipe, data: TrainingData, out: Path, callbacks: Cal
         recipe,
         Network(recipe, config),
         pairs,
-        lambda some: collate(some, data.regions),
+        lambda some, keys: collate(some, data.regions),  # no random numbers
         out,
         validate,
         save,
@@ -143,15 +166,12 @@ def recalls(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regio
     rows = {image_id: row for row, image_id in enumerate(ids)}
     words, counts = [pair.words for pair in pairs], [pair.counts for pair in pairs]
     encoded = matcher.encode_words(*pad_words(words, counts, device_of(matcher)))
-    similarities = np.concatenate(
-        [
-            matcher.scores(encode_regions(matcher, [regions[i] for i in ids[start : start + batch]]), encoded)
-            .cpu()
-            .numpy()
-            for start in range(0, len(ids), batch)
-        ]
-    )
-    scores = retrieval(similarities, ids, owner=[rows[pair.image_id] for pair in pairs])
+    similarities = []
+    own = share(ids)
+    for start in range(0, len(own), batch):
+        some = encode_regions(matcher, [regions[i] for i in own[start : start + batch]])
+        similarities += list(matcher.scores(some, encoded).cpu().numpy())
+    scores = retrieval(np.stack(collect(similarities)), ids, owner=[rows[pair.image_id] for pair in pairs])
     found = {score.name: score.value for score in scores if "R@" in score.name}
     return found | {"recall_sum": sum(found.values())}
 

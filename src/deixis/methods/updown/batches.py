@@ -61,10 +61,10 @@ def make_examples(samples: Sequence[Sample], vocabulary: Vocabulary, max_words: 
     return examples
 
 
-def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: int) -> Batch:
-    """Pad regions and captions to the longest of the batch."""
+def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: int, keys: Tensor | None = None) -> Batch:
+    """Pad regions and captions to the longest of the batch; ``keys [I]`` are the random keys of the examples."""
     seen = [regions[example.image_id] for example in examples]
-    padded = pad_regions(seen)
+    padded = replace(pad_regions(seen), keys=keys)
     words = pad_ragged([example.captions for example in examples], pad)
     steps = words.shape[2] - 1
     visual, nouns = _marks([e.visual for e in examples], steps), _marks([e.nouns for e in examples], steps)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
+from deixis.layers.noise import spread, uniform
 from deixis.methods.updown.network import Decoder, Encoded, State
 from deixis.types import Place
 
@@ -143,7 +144,7 @@ def mask_forbidden(logprobs: Tensor, previous: Tensor, step: int, generation: Ge
 
 def greedy(decoder: Decoder, encoded: Encoded, generation: GenerationConfig) -> Sentences:
     """One sentence for each image, with the best word by :func:`vote_scores` at each step."""
-    return _decode(decoder, encoded, generation, 1, lambda logprobs: vote_scores(logprobs).argmax(-1))
+    return _decode(decoder, encoded, generation, 1, lambda logprobs, _: vote_scores(logprobs).argmax(-1))
 
 
 def sample(
@@ -162,18 +163,20 @@ def sample(
     ``with_greedy`` the sentence of :func:`greedy` comes first, in the same pass.
     """
 
-    def draw(logprobs: Tensor) -> Tensor:
+    def draw(logprobs: Tensor, drawn: Tensor | None = None) -> Tensor:
         logits = mean_logprobs(logprobs) / temperature
         if top > 0:
             least = logits.topk(min(top, logits.shape[-1]), dim=-1).values[..., -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)
         # one random number for each word: torch.multinomial would draw one for every word of the vocabulary
         cumulative = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
-        uniform = torch.rand(*logits.shape[:2], 1, dtype=torch.float64, device=logits.device, generator=generator)
-        return torch.searchsorted(cumulative, uniform * cumulative[..., -1:], right=True).squeeze(-1)
+        if drawn is None:
+            drawn = torch.rand(logits.shape[:2], dtype=torch.float64, device=logits.device, generator=generator)
+        return torch.searchsorted(cumulative, drawn.unsqueeze(-1) * cumulative[..., -1:], right=True).squeeze(-1)
 
-    def greedy_and_draw(logprobs: Tensor) -> Tensor:
-        return torch.cat([vote_scores(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:])], 1)
+    def greedy_and_draw(logprobs: Tensor, drawn: Tensor | None = None) -> Tensor:
+        drawn = None if drawn is None else drawn[:, 1:]
+        return torch.cat([vote_scores(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:], drawn)], 1)
 
     if with_greedy:
         return _decode(decoder, encoded, generation, samples + 1, greedy_and_draw)
@@ -186,9 +189,12 @@ def _decode(
     encoded: Encoded,
     generation: GenerationConfig,
     samples: int,
-    select: Callable[[Tensor], Tensor],
+    select: Callable[[Tensor, Tensor | None], Tensor],
 ) -> Sentences:
-    """Decode ``samples`` sentences for each image word by word; finished images are removed from the batch."""
+    """Decode ``samples`` sentences for each image word by word; finished images are removed from the batch.
+
+    ``select(logprobs, drawn)`` chooses words; ``drawn [I, S]`` are uniform numbers, where the images have random keys.
+    """
     images, device = len(encoded.image), encoded.image.device
     state = decoder.initial_state(encoded, samples, generation.branches)
     weights = decoder.step_weights(state.h2.shape[2])
@@ -199,7 +205,8 @@ def _decode(
     for t in range(generation.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
         allowed = mask_forbidden(logprobs, word, t, generation)
-        word = select(allowed).masked_fill(~open_, PAD)
+        drawn = None if encoded.random is None else uniform(spread(encoded.random, samples) + t)
+        word = select(allowed, drawn).masked_fill(~open_, PAD)
         record.write(rows, t, word, allowed, alpha, open_)
         open_ = open_ & (word != EOS)
         running = open_.any(1)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deixis.layers.lstm import lstm_gates
+from deixis.layers.noise import drop, fold
 from deixis.layers.old_names import ignore_old_names
 from deixis.layers.padding import PaddedRegions
 from deixis.layers.recurrence import RecurrentWeight, additive_energy
@@ -79,6 +80,7 @@ class Encoded:
     grid_keys: Tensor | None = None  # [I, M, attention]
     grid_mask: Tensor | None = None  # [I, M]             True where there is a cell
     class_logits: Tensor | None = None  # [I, N, classes] whose softmax is the class similarity
+    random: Tensor | None = None  # [I] random keys of dropout, in training (deixis.layers.noise)
 
     def rows(self, images: Tensor) -> Encoded:
         """Select images by index or mask."""
@@ -169,43 +171,48 @@ class Decoder(nn.Module):
         boxes: Tensor | None = None,
         grid: Tensor | None = None,
         grid_mask: Tensor | None = None,
+        random: Tensor | None = None,
     ) -> Encoded:
         """Project region features ``[I, N, features]`` (POS-SCAN Eq. 9); ``mask [I, N]`` marks real regions.
 
         ``image [I, image_width]`` is the feature of the whole image, by default the mean of the regions or of the grid.
         ``boxes [I, N, 4]`` are fractions of the image (needed with ``location``), ``grid [I, M, grid]`` the cells of
-        the feature grid (needed with ``grid``), ``grid_mask [I, M]`` marks real cells (all by default).
+        the feature grid (needed with ``grid``), ``grid_mask [I, M]`` marks real cells (all by default). ``random [I]``
+        are the random keys of dropout.
         """
         c = self.config
-        joined, logits = self._region_parts(features, boxes)
-        regions = self.drop(F.relu(self.embed_regions(joined)))
+        joined, logits = self._region_parts(features, boxes, random)
+        regions = self.drop(F.relu(self.embed_regions(joined)), random, 0)
         if c.interact:
-            regions = self.interact(regions, mask)
+            regions = self.interact(regions, mask, fold(random, 10))
         keys = self.key(regions).view(*mask.shape, c.branches, c.attention)
         if image is None:
             image = self._whole_image(features, mask, grid, grid_mask)
-        gates = self.image_gates(self.drop(F.relu(self.embed_image(image))))
-        encoded = Encoded(regions, keys, gates, mask, class_logits=logits)
+        gates = self.image_gates(self.drop(F.relu(self.embed_image(image)), random, 1))
+        encoded = Encoded(regions, keys, gates, mask, class_logits=logits, random=random)
         if not c.grid:
             return encoded
-        cells = self.drop(F.relu(self.embed_grid(_given(grid, "grid attention", "the feature grid"))))
+        cells = F.relu(self.embed_grid(_given(grid, "grid attention", "the feature grid")))
+        cells = self.drop(cells, random, 2)
         return replace(encoded, grid=cells, grid_keys=self.grid_key(cells), grid_mask=grid_mask)
 
-    def _region_parts(self, features: Tensor, boxes: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _region_parts(
+        self, features: Tensor, boxes: Tensor | None, random: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
         """Region feature, class similarity and location embedding, joined, and the class logits ``[I, N, classes]``.
 
         GVD and Cyclical App. D: h = ReLU(W_7 x + b_7), M_s = softmax(ReLU(W_c) h + b_c), each part layer-normalised.
         Without an fc7 layer: h = x, M_s = softmax(W_c x + b_c), the parts as they are.
         """
         c, logits = self.config, None
-        hidden = self.drop(F.relu(self.fc7(features))) if c.fc7 else features
+        hidden = self.drop(F.relu(self.fc7(features)), random, 11) if c.fc7 else features
         parts = [hidden]
         if c.classes:
             logits = self.class_logits(hidden)
             parts.append(logits.softmax(-1))
         if c.location:
             located = F.relu(self.locate(_given(boxes, "a location embedding", "the boxes of the regions")))
-            parts.append(self.drop(located) if c.fc7 else located)
+            parts.append(self.drop(located, random, 12) if c.fc7 else located)
         if c.fc7:
             parts = [F.layer_norm(part, part.shape[-1:]) for part in parts]
         return torch.cat(parts, -1), logits
@@ -215,6 +222,7 @@ class Decoder(nn.Module):
         if not self.config.fc7:
             logits: Tensor = self.classify(hidden)
             return logits
+        # weights are the same for all samples: torch's generator, which all processes seed alike, draws their mask
         return F.linear(hidden, self.drop(F.relu(self.classify.weight)), self.classify.bias)
 
     def _whole_image(self, features: Tensor, mask: Tensor, grid: Tensor | None, grid_mask: Tensor | None) -> Tensor:
@@ -237,6 +245,7 @@ class Decoder(nn.Module):
             regions.boxes,
             regions.grid if c.grid or c.image == "grid" else None,
             regions.grid_mask,
+            regions.keys,
         )
 
     def forward(
@@ -271,12 +280,12 @@ class Decoder(nn.Module):
         state, alpha = self._step(encoded, weights, inputs, state)
         return state, self.word_logprobs(state.h2), alpha
 
-    def word_logprobs(self, states: Tensor) -> Tensor:
+    def word_logprobs(self, states: Tensor, random: Tensor | None = None) -> Tensor:
         """Log-probabilities ``[..., V]`` of the next word from states ``[..., hidden]`` of the language LSTM.
 
-        POS-SCAN Eq. 14, DA Eq. 5, Cyclical Eq. 3.
+        POS-SCAN Eq. 14, DA Eq. 5, Cyclical Eq. 3. ``random`` are the random keys of dropout.
         """
-        return F.log_softmax(self.output(self.drop(states)), dim=-1)
+        return F.log_softmax(self.output(self.drop(states, random)), dim=-1)
 
     def initial_state(self, encoded: Encoded, captions: int, branches: int | None = None) -> State:
         """Zero state before the first word of ``captions`` sentences for each image."""
@@ -284,9 +293,9 @@ class Decoder(nn.Module):
         each = one.unsqueeze(2).repeat(1, 1, branches or self.config.branches, 1)
         return State(one, one, each, each)
 
-    def drop(self, x: Tensor) -> Tensor:
-        """Apply dropout in training."""
-        return F.dropout(x, self.config.dropout, self.training)
+    def drop(self, x: Tensor, random: Tensor | None = None, purpose: int = 0) -> Tensor:
+        """Apply dropout in training; ``random`` are random keys of the first dimensions."""
+        return drop(x, self.config.dropout, True, fold(random, purpose)) if self.training else x
 
     def image_gates(self, image: Tensor) -> Tensor:
         """Part of the attention LSTM's gates of embedded images ``[I, hidden]``, biases included."""
@@ -299,7 +308,7 @@ class Decoder(nn.Module):
 
     def _input_gates(self, encoded: Encoded, words: Tensor) -> Tensor:
         """Part of the attention LSTM's gates ``[I, C, T, 4 hidden]`` that does not depend on the recurrence."""
-        embedded = self.drop(F.relu(self.embed(words)))
+        embedded = self.drop(F.relu(self.embed(words)), encoded.random, 3)
         start = self._language_columns() + self.config.hidden
         return F.linear(embedded, self.attention_lstm.weight_ih[:, start:]) + encoded.image[:, None, None]
 

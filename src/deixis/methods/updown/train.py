@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from deixis.data import Dataset, Sample
 from deixis.differences import differences
+from deixis.distributed import collect, share
 from deixis.errors import DeixisError
 from deixis.language.classes import ObjectClasses
 from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
+from deixis.layers.noise import fold
 from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples, one_caption_each
 from deixis.methods.updown.decode import GenerationConfig
@@ -80,13 +82,14 @@ class Network(nn.Module):
         encoded = decoder.encode_regions(batch.regions)
         inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
         if chance := recipe.sampling_chance(progress):
-            inputs = scheduled_sampling(decoder, encoded, inputs, chance, pad, phase.branches or None)
+            first = replace(encoded, random=fold(encoded.random, 9))
+            inputs = scheduled_sampling(decoder, first, inputs, chance, pad, phase.branches or None)
         decoded = decoder(encoded, inputs, phase.branches or None)
         if phase.loss == "cycle":
             marks, smoothing = batch.visual, recipe.smoothing
             terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, marks, smoothing)
         else:
-            terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing)}
+            terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing, fold(encoded.random, 6))}
         if phase.loss == "supervised":
             terms |= self._supervised(encoded, decoded, batch)
         if recipe.distillation.teacher:
@@ -252,7 +255,7 @@ def train_updown(
         recipe,
         network,
         examples,
-        lambda some: collate(some, data.regions, Vocabulary.pad),
+        lambda some, keys: collate(some, data.regions, Vocabulary.pad, keys),
         out,
         validate,
         save,
@@ -303,14 +306,14 @@ class Validation:
     def captions(self, captioner: Captioner) -> list[GroundedCaption]:
         """Return a caption of each image, in order, with its nouns grounded by attention."""
         found = []
-        ids = list(self.references)
+        ids = share(list(self.references))
         for start in range(0, len(ids), VALIDATED):
             some = ids[start : start + VALIDATED]
             regions = [self.data.regions[image] for image in some]
             candidates = [beam[0] for beam in captioner.decode(regions)]
             parses = parse_words([candidate.words for candidate in candidates], quiet=True)
             found += [_grounded(*each) for each in zip(some, regions, candidates, parses, strict=True)]
-        return found
+        return collect(found)
 
     def scores(self, captions: Sequence[GroundedCaption]) -> Scores:
         """CIDEr and BLEU-4; F1_all and F1_loc too, over the images with grounded phrases, where there are any."""

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import count_rows, total, world
+
 
 @dataclass(frozen=True)
 class MapConfig:
@@ -45,20 +47,26 @@ def mean_margin(maps: Tensor, masks: Tensor, margin: float, pooled: bool = False
     """
     inside = masks.to(maps.dtype)
     over = (0, 1, 2) if pooled else (1, 2)
-    mean_in = (maps * inside).sum(over) / inside.sum(over).clamp(min=1)
-    mean_out = (maps * (1 - inside)).sum(over) / (1 - inside).sum(over).clamp(min=1)
-    return F.relu(mean_out - mean_in + margin).mean()
+    sums = torch.stack([x.sum(over) for x in (maps * inside, inside, maps * (1 - inside), 1 - inside)])
+    heat_in, cells_in, heat_out, cells_out = total(sums) if pooled else sums
+    hinges = F.relu(heat_out / cells_out.clamp(min=1) - heat_in / cells_in.clamp(min=1) + margin)
+    return hinges / world() if pooled else _mean(hinges)
 
 
 def max_margin(maps: Tensor, masks: Tensor, margin: float) -> Tensor:
     """L_max (Eq. 8): hinge of maximum outside - maximum inside + margin."""
     inside = masks.to(maps.dtype)
-    return F.relu((maps * (1 - inside)).amax((1, 2)) - (maps * inside).amax((1, 2)) + margin).mean()
+    return _mean(F.relu((maps * (1 - inside)).amax((1, 2)) - (maps * inside).amax((1, 2)) + margin))
 
 
 def cosine_distance(maps: Tensor, masks: Tensor) -> Tensor:
     """Cosine distance of map and mask (Table 3b)."""
-    return 1 - F.cosine_similarity(maps.flatten(1), masks.to(maps.dtype).flatten(1)).mean()
+    return _mean(1 - F.cosine_similarity(maps.flatten(1), masks.to(maps.dtype).flatten(1)))
+
+
+def _mean(values: Tensor) -> Tensor:
+    """Share of this process in the mean of the values ``[B]`` of all images with boxes."""
+    return values.sum() / count_rows(values).clamp(min=1)
 
 
 def box_masks(boxes: Tensor, side: int) -> Tensor:

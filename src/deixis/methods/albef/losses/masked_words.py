@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import total
+from deixis.layers.noise import fold, uniform
 from deixis.methods.albef.network import AlbefNet, Encoded, Texts
 
 
@@ -22,11 +24,14 @@ def mask_words(
     """
     ids = texts.ids
     free = texts.mask & ~torch.isin(ids, torch.tensor(special, device=ids.device))
-    chosen = free & (torch.rand(ids.shape, device=ids.device) < chance)
-    uniform = torch.rand(ids.shape, device=ids.device)
-    other = torch.randint(vocabulary, ids.shape, device=ids.device)
-    masked = torch.where(chosen & (uniform < 0.8), mask_id, torch.where(chosen & (uniform >= 0.9), other, ids))
-    return replace(texts, ids=masked), chosen
+    if texts.random is None:
+        choice, kind, piece = torch.rand(3, *ids.shape, device=ids.device)
+    else:
+        choice, kind, piece = uniform(texts.random, 3, ids.shape[1]).unbind(1)
+    chosen = free & (choice < chance)
+    other = (piece * vocabulary).long()
+    masked = torch.where(chosen & (kind < 0.8), mask_id, torch.where(chosen & (kind >= 0.9), other, ids))
+    return replace(texts, ids=masked, random=fold(texts.random, 302)), chosen
 
 
 def masked_words(
@@ -43,13 +48,14 @@ def masked_words(
     The vocabulary layer is computed for these only. ``momentum [M, vocabulary]`` are the momentum copy's logits for the
     same M pieces, and ``soft`` is the share of the loss with them as targets (momentum distillation).
     """
+    count = total(chosen.sum())
     if not bool(chosen.any()):
         return encoded.cls.new_zeros(())
     logits = masked_logits(model, encoded, masked, chosen)
-    loss = F.cross_entropy(logits, ids[chosen])
-    if momentum is None or not soft:
-        return loss
-    return (1 - soft) * loss + soft * F.cross_entropy(logits, momentum.softmax(-1))
+    loss = F.cross_entropy(logits, ids[chosen], reduction="sum")
+    if momentum is not None and soft:
+        loss = (1 - soft) * loss + soft * F.cross_entropy(logits, momentum.softmax(-1), reduction="sum")
+    return loss / count
 
 
 def masked_logits(model: AlbefNet, encoded: Encoded, masked: Texts, chosen: Tensor) -> Tensor:

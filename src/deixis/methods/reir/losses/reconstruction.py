@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.distributed import total
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
 
@@ -41,9 +42,10 @@ def reconstruction(decoder: PhraseDecoder, attended: Tensor, spelling: Tensor, m
     ``attended [I, P, D]``, ``spelling [I, P, W]`` from bos to eos, ``mask [I, P]`` True where there is a phrase.
     """
     if not bool(mask.any()):
+        total(mask.sum())  # other processes have phrases
         return attended.sum() * 0
     words = spelling[mask]
     inputs, targets = words[:, :-1], words[:, 1:]
     real = targets != Vocabulary.pad
     logits = decoder.output(decoder(attended[mask], inputs)[real])
-    return F.cross_entropy(logits, targets[real])
+    return F.cross_entropy(logits, targets[real], reduction="sum") / total(real.sum())

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.distributed import total
+
 
 class RelationClassifier(nn.Module):
     """F_rel (Eq. 16), in training only. ``weights [categories]`` are weights of the categories in the loss."""
@@ -33,10 +35,11 @@ def relation_loss(classifier: RelationClassifier, attended: Tensor, relation: Te
     ``attended [I, P, D]``; ``relation [I, P, P]`` is the category from 1 for (subject, object), 0 for none.
     """
     image, subject, object_ = relation.nonzero(as_tuple=True)
-    if len(image) == 0:
-        return attended.sum() * 0
-    logits = classifier(attended[image, subject], attended[image, object_])
-    return F.cross_entropy(logits, relation[image, subject, object_] - 1, classifier.weights)
+    logits, wanted = classifier(attended[image, subject], attended[image, object_]), relation[relation > 0] - 1
+    weight = torch.tensor(float(len(wanted))) if classifier.weights is None else classifier.weights[wanted].sum()
+    summed = F.cross_entropy(logits, wanted, classifier.weights, reduction="sum")
+    whole = total(weight.to(summed))
+    return summed / torch.where(whole > 0, whole, 1)
 
 
 def inverse_frequency_weights(counts: Sequence[int]) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import total
 from deixis.localize.box_regression import box_offsets, paired_iou
 
 
@@ -52,4 +53,4 @@ def self_taught(offsets: Tensor, boxes: Tensor, confidence: Tensor, where: Tenso
     targets = regression_targets(boxes, confidence, where, config)
     losses = F.smooth_l1_loss(offsets[targets.counted], targets.offsets[targets.counted], reduction="sum")
     # the published code divides by all neighbours, counted or not
-    return losses / (4 * targets.neighbours.sum()).clamp_min(1)
+    return losses / (4 * total(targets.neighbours.sum())).clamp_min(1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import first_row, gather, world
 from deixis.methods.scan.network import EncodedRegions, EncodedWords, ScanNet
 
 
@@ -35,16 +36,21 @@ def matching_loss(
 ) -> Tensor:
     """:func:`triplet_loss` of all images with all captions ``[C, T]`` of a batch.
 
+    With several processes, ``regions`` are those of all of them and ``words`` those of this one; the result is a share
+    of the loss of the whole batch.
+
     With the hardest negatives only a few pairs for each caption have a gradient. All pairs are scored without gradient
     to find them, and only these are scored again. Value and gradient are those of the whole matrix.
     """
     if not hardest:
-        return triplet_loss(matcher.scores(regions, words), owner, margin, hardest)
+        return triplet_loss(gather(matcher.scores(regions, words).T).T, gather(owner), margin, hardest) / world()
     with torch.no_grad():
-        scores = matcher.scores(regions, words)
+        scores = gather(matcher.scores(regions, words).T).T
     with torch.enable_grad():
-        loss = triplet_loss(scores.requires_grad_(), owner, margin)
+        loss = triplet_loss(scores.requires_grad_(), gather(owner), margin)
         (weights,) = torch.autograd.grad(loss, scores)
+    first = first_row(len(owner))
+    weights = weights[:, first : first + len(owner)]
     images, captions = weights.nonzero(as_tuple=True)  # [P]
     pairs = matcher.paired_scores(
         EncodedRegions(regions.vectors[images], regions.mask[images]),
@@ -52,4 +58,4 @@ def matching_loss(
     )
     # the loss is linear in the scores of these pairs: this sum has its gradient, and the value is added without one
     linear = (weights[images, captions] * pairs[:, 0]).sum()
-    return loss.detach() + linear - linear.detach()
+    return loss.detach() / world() + linear - linear.detach()

@@ -5,13 +5,14 @@ Cyclical, Eq. 4 to 8. The localizer exists in training only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.layers.noise import fold
 from deixis.methods.updown.losses.cross_entropy import cross_entropy
 from deixis.methods.updown.losses.distillation import attention_kl
 from deixis.methods.updown.network import Decoded, Decoder, Encoded
@@ -84,13 +85,15 @@ def cycle(
     beta, attended = _localize(decoder, localizer, encoded, decoded)
     if config.visual == "zero-representation" and visual is not None:
         attended = attended * visual.unsqueeze(-1)
-    rebuilt = decoder(encoded, inputs, attended=attended.unsqueeze(3))  # Eq. 7, the same decoder
+    again = replace(encoded, random=fold(encoded.random, 5))
+    rebuilt = decoder(again, inputs, attended=attended.unsqueeze(3))  # Eq. 7, the same decoder
     counted = targets
     if config.visual == "zero-loss" and visual is not None:
         counted = targets.masked_fill(~visual, pad)
     terms = {
-        "decode": config.decode * cross_entropy(decoder, decoded, targets, pad, smoothing),
-        "reconstruct": config.reconstruct * cross_entropy(decoder, rebuilt, counted, pad, smoothing),
+        "decode": config.decode * cross_entropy(decoder, decoded, targets, pad, smoothing, fold(encoded.random, 6)),
+        "reconstruct": config.reconstruct
+        * cross_entropy(decoder, rebuilt, counted, pad, smoothing, fold(again.random, 6)),
     }
     if config.consistency:
         terms["consistency"] = config.consistency * attention_kl(beta, decoded.attention[..., 0, :], targets != pad)
@@ -100,17 +103,18 @@ def cycle(
 def _localize(decoder: Decoder, localizer: Localizer, encoded: Encoded, decoded: Decoded) -> tuple[Tensor, Tensor]:
     """Localize the decoded words (Eq. 6): attention ``[I, C, T, N]`` and attended feature ``[I, C, T, hidden]``."""
     with torch.no_grad():  # the words are leaves of the graph: no gradient passes through them
-        predicted = decoder.word_logprobs(decoded.states[..., 0, :]).argmax(-1)  # [I, C, T] of the first branch
-    beta, on_grid = localizer(encoded, localizer_input(decoder, localizer, predicted, decoded.attention_states))
+        predicted = decoder.word_logprobs(decoded.states[..., 0, :], fold(encoded.random, 7)).argmax(-1)
+        # [I, C, T] of the first branch
+    embedded = decoder.drop(F.relu(decoder.embed(predicted)), fold(encoded.random, 8))  # e_t = W_e y_t
+    beta, on_grid = localizer(encoded, localizer_input(localizer, embedded, decoded.attention_states))
     attended = torch.einsum("ictn,inh->icth", beta, encoded.regions)
     if on_grid is not None and encoded.grid is not None:
         attended = attended + torch.einsum("ictm,imh->icth", on_grid, encoded.grid)
     return beta, attended
 
 
-def localizer_input(decoder: Decoder, localizer: Localizer, words: Tensor, states: Tensor) -> Tensor:
-    """Input of the localizer ``[I, C, T, D]``: embedded ``words [I, C, T]``, h^A (``states``), or both."""
-    embedded = decoder.drop(F.relu(decoder.embed(words)))  # e_t = W_e y_t
+def localizer_input(localizer: Localizer, embedded: Tensor, states: Tensor) -> Tensor:
+    """Input of the localizer ``[I, C, T, D]``: embedded words, h^A (``states``), or both."""
     match localizer.config.localizer:
         case "state":
             return states

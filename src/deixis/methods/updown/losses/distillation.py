@@ -11,6 +11,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import total
 from deixis.methods.updown.losses.supervised import attention_nll
 
 
@@ -50,4 +51,4 @@ def attention_kl(first: Tensor, second: Tensor, where: Tensor) -> Tensor:
     first, second = first[where], second[where]
     # an excluded region adds nothing: 0 log 0 = 0
     ratio = first.clamp_min(1e-8).log() - second.clamp_min(1e-8).log()
-    return (first * ratio).sum() / max(1, len(first))
+    return (first * ratio).sum() / total(where.sum()).clamp_min(1)

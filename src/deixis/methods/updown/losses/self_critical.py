@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import total
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.updown.decode import (
     BOS,
@@ -80,16 +81,17 @@ def self_critical(
         sampled = sample(decoder, encoded, generation, config.samples, config.temperature, with_greedy=greedy)
         with torch.no_grad():
             values = {name: reward(images, sampled).float() for name, (_, reward) in rewards.items()}
-            total = torch.stack([rewards[name][0] * value for name, value in values.items()]).sum(0)  # Eq. 19
-            gained, baseline = (total[:, 1:], total[:, :1]) if greedy else (total, mean_of_others(total))
+            summed = torch.stack([rewards[name][0] * value for name, value in values.items()]).sum(0)  # Eq. 19
+            gained, baseline = (summed[:, 1:], summed[:, :1]) if greedy else (summed, mean_of_others(summed))
         words = sampled.words[:, 1:] if greedy else sampled.words
         logprobs = sentence_logprobs(decoder, encoded, words, generation, config.temperature)
     advantage = gained - baseline  # [I, S]
+    share = len(gained) / total(torch.tensor(len(gained), device=gained.device))  # of the images of the batch
     logged = {
-        "reward": gained.mean(),
-        "baseline": baseline.mean(),
-        "gap": advantage.abs().mean(),
-        **{f"reward-{name}": value[:, greedy:].mean() for name, value in values.items()},
+        "reward": gained.mean() * share,
+        "baseline": baseline.mean() * share,
+        "gap": advantage.abs().mean() * share,
+        **{f"reward-{name}": value[:, greedy:].mean() * share for name, value in values.items()},
     }
     return {"policy": policy_gradient(logprobs, advantage.unsqueeze(-1), words != PAD), **logged}
 
@@ -100,7 +102,7 @@ def policy_gradient(logprobs: Tensor, advantage: Tensor, mask: Tensor) -> Tensor
     As in the published code the mean is over all words in ``mask [..., T]``, the end token included, so long sentences
     have more weight than short ones.
     """
-    return -(logprobs * advantage * mask).sum() / mask.sum()
+    return -(logprobs * advantage * mask).sum() / total(mask.sum())
 
 
 def sentence_logprobs(

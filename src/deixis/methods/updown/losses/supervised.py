@@ -11,6 +11,8 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
+from deixis.distributed import total
+
 POSITIVE = 0.5  # a region with a larger IoU with the true box is positive
 
 
@@ -45,7 +47,7 @@ def attention_nll(attention: Tensor, positive: Tensor) -> Tensor:
     """
     image, caption, step, region = positive.nonzero(as_tuple=True)
     logs = attention[image, caption, step, :, region].clamp_min(1e-20).log()
-    return -logs.sum() / max(1, logs.numel())
+    return -logs.sum() / (total(positive.sum()) * attention.shape[3]).clamp_min(1)
 
 
 def overlap_kl(attention: Tensor, overlap: Tensor) -> Tensor:
@@ -57,13 +59,13 @@ def overlap_kl(attention: Tensor, overlap: Tensor) -> Tensor:
     target = (overlap[words] / 0.5).softmax(-1).unsqueeze(1)  # [W, 1, N]
     found = attention[words].clamp_min(1e-8)  # [W, K, N]
     summed = (target * (target.clamp_min(1e-20).log() - found.log())).sum()
-    return summed / max(1, found.shape[0] * found.shape[1])
+    return summed / (total(words.sum()) * attention.shape[3]).clamp_min(1)
 
 
 def region_classification(logits: Tensor, classes: Tensor) -> Tensor:
     """Cross-entropy of class logits ``[I, N, classes]`` (GVD): ``classes [I, N]``, -1 where unknown; 0 if all are."""
     known = classes >= 0
-    return F.cross_entropy(logits[known], classes[known], reduction="sum") / max(1, int(known.sum()))
+    return F.cross_entropy(logits[known], classes[known], reduction="sum") / total(known.sum()).clamp_min(1)
 
 
 def grounding_nll(attention: Tensor, logits: Tensor, labels: Tensor, overlap: Tensor) -> Tensor:
@@ -77,4 +79,4 @@ def grounding_nll(attention: Tensor, logits: Tensor, labels: Tensor, overlap: Te
     of_class = logits[image, :, labels[image, caption, step]]  # [W, N]
     energy = of_class.unsqueeze(1) + attention[image, caption, step].clamp_min(1e-20).log()  # [W, K, N]
     logs = energy.log_softmax(-1).transpose(1, 2)[positive[image, caption, step]]  # [P, K]
-    return -logs.sum() / max(1, logs.numel())
+    return -logs.sum() / (total(positive.sum()) * attention.shape[3]).clamp_min(1)
