@@ -55,6 +55,22 @@ class Labels:
 
 
 @dataclass(frozen=True, eq=False)
+class ByteGrid:
+    """Features of an image on a regular grid as bytes: ``scale * (values - zero)``.
+
+    The outer cells are centred on the outer pixels of the image.
+    """
+
+    values: npt.NDArray[np.uint8]  # [h, w, D]
+    scale: float
+    zero: int
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 3 or 0 in self.values.shape or self.values.dtype != np.uint8:
+            raise ValueError(f"a grid must be [h, w, D] uint8, not {self.values.shape} {self.values.dtype}")
+
+
+@dataclass(frozen=True, eq=False)
 class Regions:
     """Boxes and features of one photograph, or of the sampled frames of one video segment."""
 
@@ -69,6 +85,7 @@ class Regions:
     class_probs: npt.NDArray[np.floating] | None = None  # [N, C] probabilities of all classes of the source
     class_names: tuple[str, ...] = ()  # [C] their names; empty where the source has no class probabilities
     image_vector: npt.NDArray[np.floating] | None = None  # [V] feature of the whole image or video
+    maps: tuple[ByteGrid, ...] = ()  # grids of which features of other boxes can be pooled; empty if not kept
     temporal: npt.NDArray[np.floating] | None = None  # [T, R] features of the whole video over time
     segment: tuple[float, float, float, float] | None = None  # of a video: number, count, start and end / duration
 
@@ -115,6 +132,7 @@ class Regions:
             class_probs=None if self.class_probs is None else self.class_probs[index],
             class_names=self.class_names,
             image_vector=self.image_vector,
+            maps=self.maps,
             temporal=self.temporal,
             segment=self.segment,
         )

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -85,7 +86,8 @@ def test_the_display_counts_from_one_and_explains_each_loss_once() -> None:
 
 def test_initial_weights_are_given_by_name_or_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(command, "FeatureStore", lambda path: None)
-    monkeypatch.setattr("deixis.training.data.TrainingData.from_folder", lambda *_: None)
+    data = SimpleNamespace(notes=())
+    monkeypatch.setattr("deixis.training.data.TrainingData.from_folders", lambda *_: data)
     given = []
 
     def run(recipe: object, data: object, out: Path, callbacks: object, init: object) -> None:

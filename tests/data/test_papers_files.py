@@ -86,10 +86,14 @@ def test_bad_gvd_records_are_named(tmp_path: Path) -> None:
     path = tmp_path / "flickr30k_cleaned_class.json"
     value = json.loads(path.read_text())
     value["annotations"][4]["captions"][0]["process_idx"][0] = 99
+    value["annotations"][5]["captions"][0]["process_bnd_box"][0] = [90, 0, 99, 9]
     path.write_text(json.dumps(value))
     dataset = load(tmp_path, "val")
     assert len(dataset[0].captions) == 4
     assert "image 1028, caption 0: the object word 99" in str(dataset.skipped[0])
+    assert len(dataset[1].captions) == 5  # only the word without a box is left out
+    assert len(dataset[1].captions[0].phrases) == 1
+    assert "image 1035, caption 0: the box of word" in str(dataset.skipped[1])
 
 
 def test_talk(tmp_path: Path) -> None:

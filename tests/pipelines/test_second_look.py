@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,10 @@ from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.second_look import SecondLook, class_nouns, second_look, subject_of, template_sentence
 from deixis.types import AttentionTrace, Candidate, Labels, Regions
-from deixis.vision.backbone import FeatureMap, imagenet_classes
+from deixis.vision.backbone import FeatureMap
+from deixis.vision.classes import imagenet_classes
+from deixis.vision.extractor import RegionExtractor
+from deixis.vision.proposals import Grid
 from small_models import small_captioner
 
 CLASSES = imagenet_classes()
@@ -35,6 +37,9 @@ class Classifier:
         for name, prob in seen.items():
             self.probs[CLASSES.index(name)] = prob
 
+    def to(self, device: torch.device) -> None:
+        pass
+
     def feature_map(self, pixels: torch.Tensor) -> FeatureMap:
         assert pixels.shape == (1, 257, 257, 3)
         self.asked += 1
@@ -48,7 +53,12 @@ class Classifier:
 
 
 def extractor(classifier: Classifier, detector: bool = True) -> Any:
-    return SimpleNamespace(backbone=classifier, is_detector=detector, name="", accepts=lambda _: True, device="cpu")
+    description = {"backbone": {"name": "given"}, "proposals": {"name": "given"}}
+    if detector:
+        description["proposals"]["supervision"] = "boxes: COCO"
+    made = RegionExtractor(description, parts=(classifier, Grid()))
+    made.name = ""  # as of the regions below
+    return made
 
 
 def regions(**found: float) -> Regions:

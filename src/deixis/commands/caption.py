@@ -29,6 +29,8 @@ from deixis.commands.console import (
     stoppable,
     track,
 )
+from deixis.commands.corpus import write_parts
+from deixis.corpus.options import CorpusOptions
 from deixis.errors import DeixisError, UsageError
 from deixis.images import load_image
 from deixis.photographs import find_photographs
@@ -56,6 +58,8 @@ def caption(
     as_json: AsJson = False,
     profile: Profile = False,
     quiet: Quiet = False,
+    *,
+    corpus: tyro.conf.OmitArgPrefixes[CorpusOptions] = CorpusOptions(),  # noqa: B008
 ) -> int:
     """Caption photographs; each noun phrase has a box.
 
@@ -65,7 +69,8 @@ def caption(
     For example: deixis caption photo.jpg --draw captioned.png
 
     Args:
-        photos: photographs, and folders of photographs (with subfolders).
+        photos: photographs, and folders of photographs (with subfolders). With --parts also globs, list files, parquet
+            files, tar shards and URLs (see docs/scale.md).
         model: captioner, a name of the package or a folder (see deixis models).
         grounder: phrase grounder that reranks sentences and grounds their noun phrases, by name or folder. If not
             given, the default captioner uses the default grounder, other captioners use none. "none" disables it.
@@ -78,6 +83,11 @@ def caption(
         raise UsageError("no photograph is given. Give a photograph or a folder, for example: deixis caption photo.jpg")
     if processes is not None and processes < 1:
         raise UsageError("--processes must be at least 1.")
+    if corpus.given():
+        from deixis.corpus.work import CaptionWork
+
+        work = CaptionWork(model, grounder, caption_options(rerank, place, check), device)
+        return write_parts(work, photos, corpus, stderr_console(quiet))
     wanted = find_photographs(photos)
     alone = len(wanted) == 1 and not photos[0].is_dir()
     if branches is not None and not alone:

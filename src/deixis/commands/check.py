@@ -9,6 +9,9 @@ import tyro
 from rich.text import Text
 
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, stdout_console
+from deixis.commands.corpus import write_parts
+from deixis.corpus.options import CorpusOptions
+from deixis.errors import UsageError
 from deixis.pipelines.models import DEFAULT_GROUNDER
 
 if TYPE_CHECKING:
@@ -17,26 +20,33 @@ if TYPE_CHECKING:
 
 def check(
     photo: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO")],
-    caption: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CAPTION")],
+    caption: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CAPTION")] = "",
     *,
     model: str = DEFAULT_GROUNDER,
     draw: Path | None = None,
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
+    corpus: tyro.conf.OmitArgPrefixes[CorpusOptions] = CorpusOptions(),  # noqa: B008
 ) -> int:
     """Check a caption against a photograph: print the probability of each noun phrase and mark absent ones.
 
     For example: deixis check photo.jpg "a man riding a red bike" --draw checked.png
 
     Args:
-        photo: the photograph.
+        photo: the photograph; with --parts a source of many with their captions (see docs/scale.md).
         caption: a sentence about it, from a person or a model.
         model: phrase grounder, a name of the package or a folder (see deixis models).
         draw: write a sheet with the heat map of each noun phrase (.png, .svg, .jpg).
         as_json: write the result to stdout as JSON.
     """
     console = stderr_console(quiet)
+    if corpus.given():
+        from deixis.corpus.work import CheckWork
+
+        return write_parts(CheckWork(model, caption, device), [photo], corpus, console)
+    if not caption.strip():
+        raise UsageError('no caption is given. Give a sentence after the photograph, for example "a dog on grass".')
     with console.status("loading the model"):
         from deixis.pipelines.check import check as check_photo
         from deixis.pipelines.models import load_grounder

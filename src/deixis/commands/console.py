@@ -52,6 +52,13 @@ Threads = Annotated[int, tyro.conf.arg(help="threads of torch; 0: one per core."
 Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
 Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]
 Boxes = Annotated[int, tyro.conf.arg(help="maximum number of boxes per image, including the whole image.")]
+Extractor = Annotated[
+    Literal["v1", "v2", "v2-detector"],
+    tyro.conf.arg(
+        help="v1: --backbone and --proposals; v2: grids of several strides, no box supervision; v2-detector: with the "
+        "COCO detector and the keypoints of MoveNet."
+    ),
+]
 Backbone = Annotated[str, tyro.conf.arg(help="efficientnet-lite2, resnet101:FILE.pth, or timm-MODEL.")]
 Host = Annotated[str, tyro.conf.arg(help="address to listen on; 0.0.0.0 accepts connections from other machines.")]
 AllowHost = Annotated[

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -18,6 +18,7 @@ from deixis.commands.console import (
     Backbone,
     Boxes,
     Device,
+    Extractor,
     Processes,
     Proposals,
     Quiet,
@@ -35,9 +36,6 @@ from deixis.vision.layouts import Layout
 from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
 
-if TYPE_CHECKING:
-    from deixis.vision.extractor import RegionExtractor
-
 IMPORT = ImportOptions()
 LISTED = 20  # skipped images that are printed; skipped.json in the store has all
 
@@ -50,10 +48,12 @@ def features(
     layout: Layout | None = None,
     published: tyro.conf.OmitArgPrefixes[ImportOptions] = IMPORT,
     split: str | None = None,
+    extractor: Extractor = "v1",
     proposals: Proposals = "selective-search",
     boxes: Boxes = 100,
     backbone: Backbone = "efficientnet-lite2",
     grid: int = 0,
+    maps: Switch = False,
     limit: int | None = None,
     device: Device = "auto",
     processes: Processes = None,
@@ -77,6 +77,7 @@ def features(
         published: options of --from.
         split: only this split of a data set; all splits if not given.
         grid: also store a feature grid of the whole image with at most this many cells per side; 0: none.
+        maps: also store the grids of v2 as bytes, from which features of other boxes can be pooled.
         limit: only the first images, at most this many.
         verify: read the whole store again at the end and compare checksums.
         as_json: write a summary to stdout as JSON.
@@ -96,7 +97,7 @@ def features(
         return _finish(report, verify, as_json, console)
     with console.status(f"listing the images of {directory}"):
         jobs = fill.find_jobs(directory, split)[:limit]
-    make = partial(fill.build_extractor, backbone, proposals, boxes, grid, device)
+    make = fill.maker(extractor, backbone, proposals, boxes, grid, maps, device)
     started = time.monotonic()
     added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), console)
     return _finish(fill.report_fill(out, jobs, added, time.monotonic() - started), verify, as_json, console)
@@ -114,7 +115,7 @@ def _finish(report: fill.FillReport, verify: bool, as_json: bool, console: Conso
     return 0
 
 
-def _fill(jobs: Sequence[Job], make: Callable[[], RegionExtractor], out: Path, processes: int, console: Console) -> int:
+def _fill(jobs: Sequence[Job], make: fill.Make, out: Path, processes: int, console: Console) -> int:
     """Extract what the store lacks and return the number of images added."""
     with terminable():
         with console.status(f"starting {processes} worker process{'es' if processes > 1 else ''}"):

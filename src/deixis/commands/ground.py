@@ -10,6 +10,8 @@ import tyro
 from rich.table import Column, Table
 
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, stdout_console
+from deixis.commands.corpus import write_parts
+from deixis.corpus.options import CorpusOptions
 from deixis.errors import UsageError
 from deixis.pipelines.models import DEFAULT_GROUNDER
 from deixis.types import SCHEMA, Grounding, HeatPlace, Place
@@ -29,13 +31,15 @@ def ground(
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
+    corpus: tyro.conf.OmitArgPrefixes[CorpusOptions] = CorpusOptions(),  # noqa: B008
 ) -> int:
     """Ground phrases in a photograph: a box for each, and the probability that it is present.
 
     For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --draw found.png
 
     Args:
-        photo: the photograph.
+        photo: the photograph; with --parts a source of many (see docs/scale.md), whose captions are grounded where no
+            phrase is given.
         phrases: what to find; each phrase is grounded by itself.
         model: phrase grounder, a name of the package or a folder (see deixis models).
         caption: a sentence instead of phrases; its noun phrases are grounded together.
@@ -46,6 +50,12 @@ def ground(
         min_score: leave out phrases with a smaller score; below .5 a phrase is probably absent.
         as_json: write a line of JSON for each phrase to stdout.
     """
+    if corpus.given():
+        from deixis.corpus.work import GroundWork
+
+        if caption or draw or heat:
+            raise UsageError("--caption, --draw and --heat are for one photograph. Remove them, or remove --parts.")
+        return write_parts(GroundWork(model, phrases, place, device), [photo], corpus, stderr_console(quiet))
     if bool(phrases) == bool(caption.strip()):
         raise UsageError("no phrase is given. Give phrases after the photograph, or a sentence with --caption.")
     if any(not phrase.strip() for phrase in phrases):

@@ -39,8 +39,8 @@ def proposals(
     Args:
         directory: a data set whose phrases have boxes (see deixis data check).
         split: split of the data set.
-        proposals: selective-search, grid, coco-ssd, coco-ssd+ss, truth, a file of boxes (.json, .json.gz, .npz),
-            transformers:FOLDER[:PHRASE,PHRASE...] or torchvision:MODEL:WEIGHTS.
+        proposals: selective-search, fast-search, grid, coco-ssd, coco-ssd+ss, coco-ssd+parts, truth, a file of boxes
+            (.json, .json.gz, .npz), transformers:FOLDER[:PHRASE,PHRASE...] or torchvision:MODEL:WEIGHTS.
         counts: numbers of boxes per image at which recall is measured, including the whole image.
         chart: draw recall by number of boxes and by phrase type (.png, .svg, .pdf).
         as_json: write the figures to stdout as JSON.

@@ -10,6 +10,7 @@ import tyro
 from deixis.commands.console import (
     AsJson,
     Device,
+    Extractor,
     Quiet,
     print_json,
     stderr_console,
@@ -20,10 +21,11 @@ from deixis.images import load_image
 from deixis.pipelines.models import DEFAULT_CAPTIONER
 from deixis.show.drawing import save_drawing
 from deixis.show.regions import draw_regions, regions_json, regions_table, select_regions
-from deixis.vision.fill import build_extractor
+from deixis.vision.fill import build_extractor, build_variant
 
 if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
+    from deixis.vision.grid_extractor import GridExtractor
 
 
 def regions(
@@ -34,14 +36,15 @@ def regions(
     proposals: str | None = None,
     boxes: int | None = None,
     backbone: str | None = None,
+    extractor: Extractor | None = None,
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
     """Extract the regions of one photograph and show their classes.
 
-    By default the regions are those of the default captioner. With --proposals, --boxes or --backbone they come from
-    another extractor.
+    By default the regions are those of the default captioner. With --extractor, --proposals, --boxes or --backbone they
+    come from another extractor.
 
     For example: deixis regions photo.jpg --draw regions.png
 
@@ -60,14 +63,9 @@ def regions(
     console = stderr_console(quiet)
     image = load_image(photo)
     with console.status("loading the extractor"):
-        if proposals is None and boxes is None and backbone is None:
-            extractor = _extractor_of(model, device)
-        else:
-            extractor = build_extractor(
-                backbone or "efficientnet-lite2", proposals or "selective-search", boxes or 100, grid=0, device=device
-            )
+        made = _build(model, extractor, proposals, boxes, backbone, device)
     with console.status(f"extracting regions of {photo}"):
-        found = extractor.extract(image, image_id=photo.stem)
+        found = made.extract(image, image_id=photo.stem)
     shown = select_regions(found, top)
     if draw is not None:
         save_drawing(draw_regions(image, found, shown), draw)
@@ -79,6 +77,22 @@ def regions(
     if draw is not None:
         console.print(f"drawn: {draw}", markup=False)
     return 0
+
+
+def _build(
+    model: str, extractor: str | None, proposals: str | None, boxes: int | None, backbone: str | None, device: str
+) -> RegionExtractor | GridExtractor:
+    """Return the extractor that the options describe."""
+    own = proposals is not None or boxes is not None or backbone is not None
+    if extractor in ("v2", "v2-detector"):
+        if own:
+            raise UsageError(f"--extractor {extractor} has its own proposals, boxes and backbone. Leave these out.")
+        return build_variant(extractor, grid=0)
+    if extractor is None and not own:
+        return _extractor_of(model, device)
+    return build_extractor(
+        backbone or "efficientnet-lite2", proposals or "selective-search", boxes or 100, grid=0, device=device
+    )
 
 
 def _extractor_of(model: str, device: str) -> RegionExtractor:

@@ -107,6 +107,7 @@ def train(options: Options[Recipe]) -> int:
     from deixis import distributed
     from deixis.commands.training_progress import TrainingProgress
     from deixis.device import train_on
+    from deixis.evaluation.precondition import teacher_precondition
     from deixis.pipelines.models import model_folder
     from deixis.runs.run import InitFrom, run_recipe, seed_summary
     from deixis.training.data import TrainingData
@@ -145,6 +146,10 @@ def train(options: Options[Recipe]) -> int:
         found.append(metrics["validation"])
         scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
         console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")
+        if options.teacher and distributed.rank() == 0:
+            checked = teacher_precondition(init.teacher or out / "teacher", out, data)
+            if checked is not None:
+                console.print(checked.message(), markup=False)
     if options.seeds > 1 and distributed.rank() == 0:
         summary = seed_summary(found)
         write_atomic(options.out / "summary.json", json.dumps(summary, indent=1) + "\n")

@@ -126,13 +126,15 @@ def _records(root: Path, dictionary: Dictionary) -> tuple[Records, Path]:
 
 
 def _sample(image_id: str, records: list[Any], size: Any, place: Path, path: Path, skipped: list[Skipped]) -> Sample:
-    known = (int(size[0]), int(size[1])) if isinstance(size, list) and len(size) == 2 else None
+    known = read_size(size)
     entities: dict[tuple[str, Box], Entity] = {}
     captions = []
     for number, record in enumerate(records):
         try:
             with record_errors():
-                captions.append(_caption(record, known, entities))
+                caption, bad = _caption(record, known, entities)
+            captions.append(caption)
+            skipped += [Skipped(str(path), f"image {image_id}, caption {number}: {reason}") for reason in bad]
         except BadRecord as error:
             skipped.append(Skipped(str(path), f"image {image_id}, caption {number}: {error}"))
     if not captions:
@@ -140,29 +142,44 @@ def _sample(image_id: str, records: list[Any], size: Any, place: Path, path: Pat
     return Sample(image_id, tuple(captions), path=place, size=known, entities=tuple(entities.values()))
 
 
-def _caption(record: Any, size: tuple[int, int] | None, entities: dict[tuple[str, Box], Entity]) -> Caption:
+def read_size(value: Any) -> tuple[int, int] | None:
+    """Width and height of an ``image_size``; None if it is absent or not a size."""
+    if isinstance(value, dict):
+        value = [value.get("width"), value.get("height")]
+    valid = isinstance(value, list) and len(value) >= 2 and all(type(n) is int and n > 0 for n in value[:2])
+    return (value[0], value[1]) if valid else None
+
+
+def _caption(
+    record: Any, size: tuple[int, int] | None, entities: dict[tuple[str, Box], Entity]
+) -> tuple[Caption, list[str]]:
+    """Return a caption, and the reasons why some of its object words have no box."""
     official = get_list(record, "tokens")
     columns = [get_list(record, name) for name in ("process_idx", "process_clss", "process_bnd_box")]
     if not all(isinstance(token, str) for token in official) or len({len(column) for column in columns}) != 1:
         raise BadRecord("tokens must be strings; process_idx, process_clss and process_bnd_box of one length")
     text, spans = joined(official)
     aligned = align(text)
-    phrases = []
+    phrases, bad = [], []
     for index, name, corners in sorted(zip(*columns, strict=True), key=lambda row: row[0]):
         if not isinstance(index, int) or not 0 <= index < len(official) or not isinstance(name, str) or not name:
             raise BadRecord(f"the object word {index} is not in the caption")
         start, end = aligned.span(*spans[index])
         if start == end:
             continue  # punctuation
-        x1, y1, x2, y2 = (float(x) for x in corners)
-        box = box_in_image((x1, y1, x2 + 1, y2 + 1), size or (math.inf, math.inf))
+        try:
+            x1, y1, x2, y2 = (float(x) for x in corners)
+            box = box_in_image((x1, y1, x2 + 1, y2 + 1), size or (math.inf, math.inf))
+        except (BadRecord, TypeError, ValueError) as error:
+            bad.append(f"the box of word {index}: {error}")
+            continue
         entity = entities.setdefault(
             (name, box), Entity(str(len(entities)), geometry.as_boxes([box]), types=(name,), label=name)
         )
         phrases.append(Phrase(official[index], start, end, official[index].lower(), entity.id, types=(name,)))
     if not aligned.tokens:
         raise BadRecord("the caption is empty")
-    return Caption(text, aligned.tokens, tuple(phrases))
+    return Caption(text, aligned.tokens, tuple(phrases)), bad
 
 
 def joined(official: list[str]) -> tuple[str, list[tuple[int, int]]]:

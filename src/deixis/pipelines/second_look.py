@@ -14,7 +14,6 @@ from importlib import resources
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
 
 from deixis import boxes as geometry
@@ -23,8 +22,8 @@ from deixis.localize.class_names import detector_classes
 from deixis.localize.votes import vote_region
 from deixis.pipelines.photo import Photo
 from deixis.types import AttentionTrace, Candidate, Grounding, Regions
-from deixis.vision.backbone import imagenet_classes
-from deixis.vision.extractor import RegionExtractor, resized
+from deixis.vision.classes import imagenet_classes
+from deixis.vision.extractor import RegionExtractor
 
 MIN_CLASS_PROB = 0.05
 """Below this an object counts as not found. It is low, so that small and dark objects pass."""
@@ -66,7 +65,7 @@ def second_look(candidate: Candidate, photo: Photo, extractor: RegionExtractor) 
     regions = photo.regions(extractor)
     found = detections(regions, extractor)
     known = kind in found or kind in class_nouns()
-    if not known or max_prob(found, kind) >= MIN_CLASS_PROB or not _classifies(extractor):
+    if not known or max_prob(found, kind) >= MIN_CLASS_PROB or not extractor.has_imagenet_classes:
         return SecondLook(candidate)
     whole = classify_image(photo.image, extractor)
     if max(whole.get(kind, 0.0), whole.get(subject, 0.0)) >= MIN_CLASS_PROB:
@@ -85,11 +84,6 @@ def subject_of(candidate: Candidate, photo: Photo) -> str:
         if head is not None and parsed.nouns[head]:
             return parsed.lemmas[head]
     return ""
-
-
-def _classifies(extractor: RegionExtractor) -> bool:
-    """Return whether the backbone classifies whole photographs; imported features have no backbone here."""
-    return not extractor.is_imported and extractor.backbone.classes == imagenet_classes()
 
 
 def template(main: str, found: Detections, regions: Regions, extractor: RegionExtractor) -> Candidate:
@@ -149,18 +143,13 @@ def max_prob(found: Detections, name: str) -> float:
 
 def classify_image(image: Image.Image, extractor: RegionExtractor) -> dict[str, float]:
     """Return noun -> probability that it is the class of the whole photograph."""
-    backbone = extractor.backbone
-    pixels = torch.from_numpy(resized(image.convert("RGB"), (CLASSIFIER_SIDE, CLASSIFIER_SIDE)))[None]
-    probs = backbone.classify(backbone.feature_map(pixels).values.mean((2, 3)))[0].cpu().double().numpy()
+    probs = extractor.classify_image(image.convert("RGB"), CLASSIFIER_SIDE)
     return {noun: float(probs[list(classes)].sum()) for noun, classes in class_nouns().items()}
 
 
 def class_in_regions(noun: str, regions: Regions, extractor: RegionExtractor) -> npt.NDArray[np.float64]:
     """Return the probability ``[N]`` of a noun's classes in each region, by the classifier."""
-    features = torch.as_tensor(regions.features, dtype=torch.float32, device=extractor.device)
-    probs = extractor.backbone.classify(features)
-    found: npt.NDArray[np.float64] = probs[:, list(class_nouns()[noun])].sum(1).cpu().double().numpy()
-    return found
+    return extractor.classify_regions(regions, list(class_nouns()[noun]))
 
 
 # Sentences ----------------------------------------------------------------------------------------------------------

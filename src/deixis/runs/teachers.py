@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from deixis.language.nouns import mark_words, noun_table
 from deixis.language.parse import Parse, parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
+from deixis.localize.votes import votes
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.scan.train import train_scan
@@ -39,10 +41,22 @@ class TranslatedMatcher:
     """A frozen matcher that takes word ids of the captioner's vocabulary.
 
     A word counts as a noun if most of its occurrences in ``parses``, of the training captions, are nouns.
+    ``temperature`` > 0 replaces the inverse temperature of its attention; ``target`` "vote" returns the votes of the
+    regions in place of the attention.
     """
 
-    def __init__(self, grounder: ScanGrounder, vocabulary: Vocabulary, parses: Sequence[Parse]) -> None:
+    def __init__(
+        self,
+        grounder: ScanGrounder,
+        vocabulary: Vocabulary,
+        parses: Sequence[Parse],
+        temperature: float = 0.0,
+        target: Literal["attention", "vote"] = "attention",
+    ) -> None:
         self.matcher = grounder.network.requires_grad_(False)
+        self.target = target
+        if temperature:
+            self.matcher.config = replace(self.matcher.config, temperature=temperature)
         self.ids = torch.tensor([grounder.vocabulary.id(word) for word in vocabulary.words])
         self.counts: Tensor | None = None  # [V]; None: all words
         count = grounder.network.config.count
@@ -53,7 +67,11 @@ class TranslatedMatcher:
     @torch.no_grad()
     def attention(self, regions: PaddedRegions, words: Tensor) -> Tensor:
         """Attention ``[I, C, T - 1, N]`` at the words after bos of captions ``[I, C, T]``."""
-        return self.matcher.to(words.device).attention(regions, *self._translated(words))[:, :, 1:]
+        attention = self.matcher.to(words.device).attention(regions, *self._translated(words))[:, :, 1:]
+        if self.target == "attention":
+            return attention
+        counted = votes(regions.boxes, attention.flatten(1, 2)) * regions.mask.unsqueeze(1)  # [I, C (T - 1), N]
+        return (counted / counted.sum(-1, keepdim=True).clamp_min(1e-12)).view_as(attention)
 
     @torch.no_grad()
     def match(self, regions: PaddedRegions, words: Tensor) -> Tensor:
@@ -91,7 +109,9 @@ def load_teachers(
     attention, sources = None, []
     if recipe.teacher:
         teacher = load_or_train(recipe.teacher, teacher, out / "teacher", recipe.seed, data, callbacks)
-        attention = TranslatedMatcher(ScanGrounder.from_pretrained(teacher), vocabulary, parses).attention
+        config = recipe.distillation
+        matcher = ScanGrounder.from_pretrained(teacher)
+        attention = TranslatedMatcher(matcher, vocabulary, parses, config.temperature, config.target).attention
         sources.append(SourceModel.read("teacher", teacher))
     rewards: dict[str, tuple[float, Reward]] = {}
     if recipe.has_loss(SELF_CRITICAL) and recipe.self_critical.cider:

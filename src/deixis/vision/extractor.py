@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -21,7 +20,13 @@ from deixis.errors import DeixisError
 from deixis.types import Json, Labels, Regions
 from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
 from deixis.vision.backbone import by_name as backbone_by_name
+from deixis.vision.classes import imagenet_classes
+from deixis.vision.descriptions import check_description, extractor_name
+from deixis.vision.frames import join_frames
+from deixis.vision.grid_extractor import VERSION as GRID_VERSION
+from deixis.vision.grid_extractor import GridExtractor, merge_labels, variant_of
 from deixis.vision.offline import offline
+from deixis.vision.pixels import Picture, as_array, resized
 from deixis.vision.proposals import Proposals, Proposer
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
@@ -30,11 +35,6 @@ from deixis.vision.store import require_extractor
 
 VERSION = 1
 """Version of the extraction; increase it when the same settings give other features than before."""
-
-MAX_NAME, MAX_SIDE, MAX_BOXES = 300, 4096, 10_000
-"""Bounds of a stored description: characters of a name, pixels of the backbone's input, boxes of an image."""
-
-Picture = Image.Image | npt.NDArray[np.uint8]
 
 
 class RegionExtractor:
@@ -45,7 +45,7 @@ class RegionExtractor:
     classes are kept for each region. The grid is not part of the name, because it does not change the regions.
 
     Features, grids and class probabilities are float16, as in a feature store, so that extracted and stored features
-    are equal.
+    are equal. A description of version 2 is extracted by :class:`~deixis.vision.grid_extractor.GridExtractor`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RegionExtractor:
         name: str = "",
     ) -> None:
         """Without ``parts``, backbone and proposer are built from the description when they are first needed."""
-        _check_description(description, name)
+        check_description(description, name)
         self.description, self.grid, self.top, self.device = description, grid, top, CPU
         self.name = name or extractor_name(description)
         self._given = parts
@@ -74,6 +74,19 @@ class RegionExtractor:
         backbone.to(self.device)
         return backbone, proposer
 
+    @cached_property
+    def version2(self) -> GridExtractor | None:
+        """The extractor of a description of version 2; None for version 1."""
+        if self.description.get("version") != GRID_VERSION:
+            return None
+        variant = variant_of(self.description)
+        if variant is None:
+            raise DeixisError(
+                f"this version of deixis does not support the extractor {self.name}. Update deixis, or give it a "
+                "feature store made in advance."
+            )
+        return GridExtractor(variant, self.grid, self.top)
+
     @property
     def backbone(self) -> Backbone:
         """The network whose feature map is pooled."""
@@ -87,7 +100,7 @@ class RegionExtractor:
     def to(self, device: torch.device) -> Self:
         """Move the backbone; proposals stay on the CPU, and regions are returned on the CPU."""
         self.device = device
-        if "_parts" in vars(self):
+        if "_parts" in vars(self):  # version 2 always runs on the CPU
             self.backbone.to(device)
         return self
 
@@ -116,6 +129,8 @@ class RegionExtractor:
     @torch.inference_mode()
     def extract(self, image: Picture, boxes: npt.ArrayLike | None = None, image_id: str = "") -> Regions:
         """Return the regions of one photograph; ``boxes [N, 4]`` (original pixels) replace the proposals."""
+        if self.version2 is not None:
+            return replace(self.version2.extract(image, boxes, image_id), extractor=self.name)
         if isinstance(image, Image.Image) and image.mode != "RGB":
             image = image.convert("RGB")
         pixels = as_array(image)
@@ -141,30 +156,39 @@ class RegionExtractor:
             extractor=self.name,
         )
 
+    @property
+    def has_imagenet_classes(self) -> bool:
+        """Whether the backbone has a classifier of the ImageNet classes; imported features have no backbone here."""
+        if self.is_imported:
+            return False
+        return self.version2 is not None or self.backbone.classes == imagenet_classes()
+
+    @torch.inference_mode()
+    def classify_image(self, image: Picture, side: int) -> npt.NDArray[np.float64]:
+        """Class probabilities ``[C]`` of a whole photograph, stretched to a square of about ``side`` pixels."""
+        if self.version2 is not None:
+            return self.version2.backbone.classify_image(image, side).astype(np.float64)
+        maps = self.backbone.feature_map(torch.from_numpy(resized(image, (side, side)))[None])
+        return self.backbone.classify(maps.values.mean((2, 3)))[0].cpu().double().numpy()
+
+    @torch.inference_mode()
+    def classify_regions(self, regions: Regions, classes: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Probability ``[N]`` that a region has one of these classes of the classifier.
+
+        Version 1 computes it from the features. Version 2 uses the best classes that the regions have.
+        """
+        if self.version2 is None:
+            features = torch.as_tensor(regions.features, dtype=torch.float32, device=self.device)
+            return self.backbone.classify(features)[:, list(classes)].sum(1).cpu().double().numpy()
+        if regions.labels is None:
+            return np.zeros(len(regions))
+        first = len(regions.labels.names) - len(imagenet_classes())  # classes of a detector come before
+        wanted = np.isin(regions.labels.ids, np.asarray(classes) + first)
+        return np.where(wanted, regions.labels.probs, 0).sum(1, dtype=np.float64)
+
     def extract_video(self, frames: Sequence[Picture], image_id: str = "") -> Regions:
         """Return the regions of the sampled frames of one video segment; all frames have the same size."""
-        parts = [self.extract(frame, image_id=image_id) for frame in frames]
-        if len({part.size for part in parts}) != 1:
-            raise DeixisError(
-                f"the frames of {image_id or 'a video'} have different sizes. Sample them again in one size."
-            )
-        labels = [part.labels for part in parts if part.labels is not None]
-        return Regions(
-            boxes=np.concatenate([part.boxes for part in parts]),
-            features=np.concatenate([part.features for part in parts]),
-            size=parts[0].size,
-            scores=np.concatenate([part.scores for part in parts if part.scores is not None]),
-            labels=Labels(
-                np.concatenate([part.ids for part in labels]),
-                np.concatenate([part.probs for part in labels]),
-                labels[0].names,
-            )
-            if labels
-            else None,
-            frames=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
-            grid=np.stack([part.grid for part in parts if part.grid is not None]) if self.grid else None,
-            extractor=self.name,
-        )
+        return join_frames([self.extract(frame, image_id=image_id) for frame in frames], image_id)
 
     def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
         """Return the classes of the detector if it has any, else those of the backbone."""
@@ -172,15 +196,8 @@ class RegionExtractor:
             return None if named is None else Labels(named.ids, named.probs.astype(np.float16), named.names)
         best = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
         ids, probs = best.indices.cpu().numpy(), _half(best.values)
-        if named is None:
-            return Labels(ids, probs, self.backbone.classes)
-        kept = min(ids.shape[1], named.ids.shape[1])
-        nameless = named.probs[:, :1] == 0
-        return Labels(
-            np.where(nameless, ids[:, :kept] + len(named.names), named.ids[:, :kept]),
-            np.where(nameless, probs[:, :kept], named.probs[:, :kept]).astype(np.float16),
-            (*named.names, *self.backbone.classes),
-        )
+        own = Labels(ids, probs, self.backbone.classes)
+        return own if named is None else merge_labels(named, own)
 
 
 def image_map(backbone: Backbone, image: Picture, cells: int) -> npt.NDArray[np.float16]:
@@ -256,47 +273,12 @@ def build_parts(description: Json) -> tuple[Backbone, Proposer]:
     return built.backbone, built.proposer
 
 
-def extractor_name(description: Json) -> str:
-    """Return the short name of a description: ``efficientnet-lite2+selective-search-1a2b3c4d``."""
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
-    return f"{description['backbone']['name']}+{description['proposals']['name']}-{digest}"
-
-
-def _check_description(description: Json, name: str) -> None:
-    """Raise ValueError if a description has no names, or if its sizes are out of bounds."""
-    if not isinstance(description, dict) or not isinstance(name, str) or len(name) > MAX_NAME:
-        raise ValueError("an extractor must have a name and a description")
-    for part, size, largest in (("backbone", "long_side", MAX_SIDE), ("proposals", "limit", MAX_BOXES)):
-        about = description.get(part, {})  # features from elsewhere may have no such part, and parts without a name
-        called = about.get("name", "") if isinstance(about, dict) else None
-        if not isinstance(called, str) or len(called) > MAX_NAME:
-            raise ValueError(f"the {part} of the extractor's description are not valid")
-        value = about.get(size, 1)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
-            raise ValueError(f"{size} of the extractor's {part} must be 1 to {largest}")
-
-
 def _half(values: torch.Tensor) -> npt.NDArray[np.float16]:
     with np.errstate(over="ignore"):  # a store refuses values that do not fit
         return values.cpu().numpy().astype(np.float16)
-
-
-def as_array(image: Picture) -> npt.NDArray[np.uint8]:
-    """Convert an RGB image to an array ``[H, W, 3]`` uint8."""
-    array = np.asarray(image)
-    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
-        raise ValueError(f"an image must be [H, W, 3] uint8 RGB, not {array.shape} {array.dtype}")
-    return array
 
 
 def in_cells(boxes: geometry.Array, maps: FeatureMap) -> geometry.Array:
     """Convert boxes ``[N, 4]`` from pixels of the network's input to cells of its map, as RoIAlign counts them."""
     # RoIAlign assumes that the first cell is centred at half a stride; here it is centred on the map's origin.
     return (boxes - np.tile(maps.origin, 2)) / maps.stride + 0.5
-
-
-def resized(image: Picture, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    """Resize an image to the input size of the backbone, ``[height, width, 3]``."""
-    picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    # reducing_gap: large photographs are first reduced by an integer factor, which is many times faster.
-    return np.array(picture.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))

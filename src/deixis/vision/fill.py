@@ -6,14 +6,15 @@ Only :func:`build_extractor` imports torch; it runs in the workers, so the main 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deixis import data
 from deixis.clips import frame_files, is_clip
-from deixis.errors import DeixisError
+from deixis.errors import DeixisError, UsageError
 from deixis.photographs import clips_in, images_in
 from deixis.types import Json
 from deixis.vision.bulk import Job, Outcome
@@ -21,6 +22,10 @@ from deixis.vision.store import FeatureStore, StoreWriter
 
 if TYPE_CHECKING:
     from deixis.vision.extractor import RegionExtractor
+    from deixis.vision.grid_extractor import GridExtractor
+
+Make = Callable[[], "RegionExtractor | GridExtractor"]
+"""Builds an extractor in a worker process."""
 
 
 def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
@@ -76,6 +81,24 @@ def build_extractor(backbone: str, proposals: str, boxes: int, grid: int, device
     from deixis.vision.extractor import named_extractor
 
     return named_extractor(backbone, proposals, boxes, grid).to(choose(device))
+
+
+def build_variant(variant: str, grid: int, maps: bool = False) -> GridExtractor:
+    """Build a variant of version 2, which does not need torch."""
+    from deixis.vision.grid_extractor import GridExtractor
+
+    return GridExtractor(variant, grid, maps=maps)
+
+
+def maker(extractor: str, backbone: str, proposals: str, boxes: int, grid: int, maps: bool, device: str) -> Make:
+    """Return a function that builds the extractor of these options and that can be pickled; raises if they clash."""
+    if extractor == "v1":
+        if maps:
+            raise UsageError("--maps needs --extractor v2 or v2-detector.")
+        return partial(build_extractor, backbone, proposals, boxes, grid, device)
+    if (backbone, proposals, boxes) != ("efficientnet-lite2", "selective-search", 100):
+        raise UsageError(f"--extractor {extractor} has its own proposals, boxes and backbone. Leave these options out.")
+    return partial(build_variant, extractor, grid, maps)
 
 
 def pending_jobs(jobs: Sequence[Job], writer: StoreWriter) -> list[Job]:

@@ -28,7 +28,7 @@ from safetensors.numpy import save
 from deixis.differences import differences
 from deixis.errors import DeixisError
 from deixis.files import lock, remove_partial, write_atomic
-from deixis.types import Json, Labels, Regions
+from deixis.types import ByteGrid, Json, Labels, Regions
 from deixis.vision.head import ClassHead
 
 FORMAT = 1
@@ -38,7 +38,15 @@ OPEN_SHARDS = 256
 """Shards that one reader maps at a time; each needs a file descriptor, and processes often have 1,024."""
 
 _SHARD = re.compile(r"shard-(\d{6})-([0-9a-f]{16})\.safetensors")
-_DTYPES = {"F16": np.float16, "F32": np.float32, "U16": np.uint16, "I32": np.int32, "I64": np.int64}
+_DTYPES = {
+    "U8": np.uint8,
+    "F16": np.float16,
+    "F32": np.float32,
+    "U16": np.uint16,
+    "I32": np.int32,
+    "I64": np.int64,
+    "F64": np.float64,
+}
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,7 @@ class FeatureStore(Mapping[str, Regions]):
             class_probs=arrays["class_probs"][rows] if "class_probs" in arrays else None,
             class_names=names["class_names"],
             image_vector=arrays["image_vectors"][row] if "image_vectors" in arrays else None,
+            maps=_maps(arrays, row),
             temporal=_temporal(arrays, row),
         )
 
@@ -298,6 +307,8 @@ def _kind(regions: Regions) -> dict[str, int | None]:
         "grid": None if regions.grid is None else regions.grid.shape[-1],
         "class_probs": None if regions.class_probs is None else regions.class_probs.shape[1],
         "image_vector": None if regions.image_vector is None else len(regions.image_vector),
+        "maps": len(regions.maps) or None,
+        **{f"map {number}": grid.values.shape[-1] for number, grid in enumerate(regions.maps)},
         "temporal": None if regions.temporal is None else regions.temporal.shape[1],
     }
 
@@ -327,6 +338,10 @@ def _encode(images: Mapping[str, Regions]) -> bytes:
         arrays["class_probs"] = np.concatenate(probs).astype(np.float16)
     if vectors := [part.image_vector for part in parts if part.image_vector is not None]:
         arrays["image_vectors"] = np.stack(vectors).astype(np.float16)
+    for number, maps in enumerate(zip(*(part.maps for part in parts), strict=True)):
+        arrays[f"map{number}"] = np.concatenate([each.values.reshape(-1, each.values.shape[2]) for each in maps])
+        arrays[f"map{number}_shapes"] = np.array([each.values.shape[:2] for each in maps], dtype=np.int32)
+        arrays[f"map{number}_levels"] = np.array([(each.scale, each.zero) for each in maps], dtype=np.float64)
     if temporal := [part.temporal for part in parts if part.temporal is not None]:
         arrays["temporal"] = np.concatenate(temporal).astype(np.float16)
         arrays["temporal_offsets"] = np.cumsum([0, *map(len, temporal)], dtype=np.int64)
@@ -366,6 +381,20 @@ def _grid(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.fl
     frames, rows, columns = arrays["grid_shapes"][row]
     cells = arrays["grids"][int(start) : int(end)]
     return cells.reshape(*((frames,) if frames else ()), rows, columns, cells.shape[1])
+
+
+def _maps(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> tuple[ByteGrid, ...]:
+    """Return the grids of one image."""
+    found: list[ByteGrid] = []
+    while f"map{len(found)}" in arrays:
+        name = f"map{len(found)}"
+        shapes = arrays[f"{name}_shapes"]
+        start = int(shapes[:row].prod(1, dtype=np.int64).sum())
+        height, width = (int(length) for length in shapes[row])
+        cells = arrays[name][start : start + height * width]
+        scale, zero = arrays[f"{name}_levels"][row]
+        found.append(ByteGrid(cells.reshape(height, width, -1), float(scale), int(zero)))
+    return tuple(found)
 
 
 def _temporal(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[np.floating] | None:

@@ -117,13 +117,16 @@ def test_activitynet(tmp_path: Path) -> None:
 def test_activitynet_from_archives(tmp_path: Path) -> None:
     root = tmp_path / "anet"
     official.gvd_activitynet(root)
+    official.detectron_weights(root)
     whole = run(root, tmp_path / "whole")
     official.packed(root / "fc6_feat_100rois")
     official.packed(root / "rgb_motion_1d")
+    official.packed(root / "detectron_weights")
     other = run(root, tmp_path / "other")
     assert not (tmp_path / "other.unpacked").exists()
     for name in whole:
         np.testing.assert_array_equal(other[name].features, whole[name].features)
+        np.testing.assert_array_equal(other[name].class_probs, whole[name].class_probs)
         np.testing.assert_array_equal(other[name].temporal, whole[name].temporal)
 
 
@@ -182,3 +185,15 @@ def test_a_wrong_activitynet_file_is_refused(tmp_path: Path) -> None:
         del file["hw"]
     with pytest.raises(DeixisError, match="'hw' is missing"):
         import_features(tmp_path, "gvd", tmp_path / "store", ImportOptions())
+
+
+def test_without_image_sizes_the_extent_of_the_boxes_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "gvd"
+    official.gvd_flickr30k(root, weights=False)
+    (root / "flickr30k_cleaned_class.json").unlink()
+    store = run(root, tmp_path / "store")
+    assert "no image sizes" in capsys.readouterr().err
+    assert {store[image_id].size for image_id in store} == {official.SIZE}  # the first box covers the photograph
+    assert store.contents.settings["sizes"] == "extent of the boxes"

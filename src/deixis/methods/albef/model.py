@@ -33,7 +33,7 @@ from deixis.methods.albef.inputs import PUBLISHED, InputConfig, clean_text
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
 from deixis.model_folder import build_network, read_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
-from deixis.vision.backbone import imagenet_classes
+from deixis.vision.classes import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
 
 NAME_WEIGHT, MIN_NAME_PROB = 0.015, 0.01

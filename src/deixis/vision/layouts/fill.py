@@ -83,7 +83,7 @@ def import_features(
     A record that cannot be used is skipped and named in the report and in the store's ``skipped.json``; it is tried
     again by the next call. Memory is bounded by the images of one shard.
     """
-    from deixis.vision.extractor import extractor_name
+    from deixis.vision.descriptions import extractor_name
 
     started = time.monotonic()
     unpack = out.with_name(f"{out.name}.unpacked")

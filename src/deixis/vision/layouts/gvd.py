@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from deixis.data.array_pickle import load_array_pickle
 from deixis.data.dictionary import Dictionary, Entry, read_dictionary
+from deixis.data.gvd import read_size
 from deixis.data.reading import BadFile, BadRecord, read_json, read_lines
 from deixis.errors import DeixisError
 from deixis.types import Json, Labels, Regions
@@ -73,7 +74,7 @@ def open_gvd(root: Path, options: ImportOptions, unpack: Path) -> Source:
     if not dictionary.entries:
         raise BadFile(dictionary.path, 'no "images" or "videos"')
     names = _class_names(root, options)
-    head, notes = _read_head(root, names, dictionary, options)
+    head, notes = _read_head(root, names, dictionary, options, unpack / "detectron_weights")
     detections = _Detections(root, dictionary, options, names)
     if dictionary.video:
         reader: _Photographs | _Videos = _Videos(root, detections, unpack)
@@ -137,10 +138,13 @@ def _class_names(root: Path, options: ImportOptions) -> tuple[str, ...]:
 
 
 def _read_head(
-    root: Path, names: tuple[str, ...], dictionary: Dictionary, options: ImportOptions
+    root: Path, names: tuple[str, ...], dictionary: Dictionary, options: ImportOptions, unpack: Path
 ) -> tuple[ClassHead | None, tuple[str, ...]]:
     """Read the class head and map it to the classes of the data set if GloVe vectors are given; also return notes."""
     folder = _beside(root, "detectron_weights")
+    archive = _beside(root, "detectron_weights.tar.gz")
+    if folder is None and archive is not None:
+        folder = Files(archive, (".pkl",)).unpacked(unpack).path
     if folder is None:
         if options.glove is not None:
             raise DeixisError(f"--glove maps a class head, and {root} has no detectron_weights. Get this folder first.")
@@ -171,9 +175,9 @@ def _sizes(root: Path, dictionary: Dictionary, options: ImportOptions) -> Sizes:
     if options.images is None and path.is_file():
         annotations = read_json(path, drop=("captions", "lemma2w", "vocab")).get("annotations", [])
         for record in annotations:
-            size = record.get("image_size")
-            if isinstance(size, list) and len(size) == 2 and all(isinstance(n, int) and n > 0 for n in size):
-                known[str(record.get("image_id"))] = (size[0], size[1])
+            size = read_size(record.get("image_size"))
+            if size is not None:
+                known[str(record.get("image_id"))] = size
     images = options.images or next((root / name for name in IMAGE_FOLDERS if (root / name).is_dir()), None)
     return Sizes({} if options.images else known, images)
 
@@ -202,7 +206,7 @@ class _Detections:
         if found is None or not hasattr(found, "shape"):
             keys = ", ".join(self.file.keys()) or "none"
             raise BadFile(self.path, f"the array '{name}' is missing (found: {keys})")
-        if tuple(found.shape) != shape and not (name == "nms_num" and tuple(found.shape) == (*shape, 1)):
+        if tuple(found.shape) != shape and not (name.endswith("num") and tuple(found.shape) == (*shape, 1)):
             raise BadFile(
                 self.path,
                 f"'{name}' has shape {list(found.shape)}, expected {list(shape)} for {self.dictionary.path.name}",
@@ -287,6 +291,8 @@ class _Photographs:
         if len(features) < len(table):
             raise BadRecord(f"{len(features)} features for {len(table)} detections")
         size = self.sizes.of(entry.image_id, entry.file or f"{entry.image_id}.jpg", table)
+        if (table[:, 2] > size[0] + 1).any() or (table[:, 3] > size[1] + 1).any():
+            raise BadRecord(f"a box is outside the image of {size[0]} x {size[1]} pixels")
         kept = self.detections.kept(table)
         table, features = table[kept], features[: len(kept)][kept]
         if not len(table):

@@ -142,10 +142,10 @@ def to_boxes(corners: npt.NDArray[np.float32], size: tuple[int, int]) -> npt.NDA
 
 
 def extent(corners: npt.NDArray[np.float32]) -> tuple[int, int]:
-    """Return the size of the smallest image with all of these inclusive corners."""
+    """Return the size of the smallest image with all of these inclusive corners (the first four columns)."""
     if not len(corners):
         return 1, 1
-    right, bottom = np.ceil(corners[:, 2:].max(0)).astype(int) + 1
+    right, bottom = np.ceil(corners[:, 2:4].max(0)).astype(int) + 1
     return max(1, int(right)), max(1, int(bottom))
 
 

@@ -14,11 +14,13 @@ from deixis.vision.proposals.coco_ssd import CocoSsd, CocoSsdAndSearch
 from deixis.vision.proposals.detectors import TorchvisionDetector, TransformersDetector
 from deixis.vision.proposals.grid import Grid
 from deixis.vision.proposals.lookup import SUFFIXES, BoxFile, Truth
+from deixis.vision.proposals.people import CocoSsdAndParts
 from deixis.vision.proposals.selective import SelectiveSearch
 
 __all__ = [
     "BoxFile",
     "CocoSsd",
+    "CocoSsdAndParts",
     "CocoSsdAndSearch",
     "Grid",
     "Proposals",
@@ -32,8 +34,8 @@ __all__ = [
 ]
 
 CHOICES = (
-    "selective-search, grid, coco-ssd, coco-ssd+ss, truth:DATASET, a file of boxes (.json, .json.gz, .npz), "
-    "transformers:FOLDER[:PHRASE,PHRASE...] or torchvision:MODEL:WEIGHTS"
+    "selective-search, fast-search, grid, coco-ssd, coco-ssd+ss, coco-ssd+parts, truth:DATASET, "
+    "a file of boxes (.json, .json.gz, .npz), transformers:FOLDER[:PHRASE,PHRASE...] or torchvision:MODEL:WEIGHTS"
 )
 
 
@@ -42,18 +44,27 @@ def default() -> Proposer:
     return SelectiveSearch()
 
 
+def fast_search(limit: int = 48) -> SelectiveSearch:
+    """Return selective search at two scales instead of three, which takes three quarters of the time."""
+    return SelectiveSearch(limit=limit, coarseness=(100, 300))
+
+
 def by_name(name: str, limit: int = 100) -> Proposer:
     """Return the proposer with this name and at most ``limit`` boxes, including the whole image."""
     if limit < 1:
         raise DeixisError("the number of boxes must be at least 1 (the whole image).")
     if name == "selective-search":
         return SelectiveSearch(limit=limit)
+    if name == "fast-search":
+        return fast_search(limit)
     if name == "grid":
         return Grid(limit=limit)
     if name == "coco-ssd":
         return CocoSsd(limit=limit)
     if name == "coco-ssd+ss":
         return CocoSsdAndSearch(limit=limit)
+    if name == "coco-ssd+parts":
+        return CocoSsdAndParts(limit=limit)
     if name.endswith(SUFFIXES):
         return BoxFile(Path(name), limit=limit)
     match name.split(":", 2):

@@ -21,6 +21,7 @@ class Proposals:
     boxes: npt.NDArray[np.float32]  # [N, 4] pixels of the original image, see deixis.boxes
     scores: npt.NDArray[np.float32]  # [N] comparable within one image; not always in decreasing order
     labels: Labels | None = None  # classes of a detector; the whole image has none ("")
+    class_probs: npt.NDArray[np.float32] | None = None  # [N, C] of all classes, where features include them
 
     def __post_init__(self) -> None:
         if self.boxes.ndim != 2 or self.boxes.shape[1] != 4 or len(self.boxes) == 0:
@@ -29,6 +30,8 @@ class Proposals:
             raise ValueError(f"{len(self.boxes)} boxes have scores of shape {self.scores.shape}")
         if self.labels is not None and len(self.labels) != len(self.boxes):
             raise ValueError(f"{len(self.boxes)} boxes have {len(self.labels)} labels")
+        if self.class_probs is not None and len(self.class_probs) != len(self.boxes):
+            raise ValueError(f"{len(self.boxes)} boxes have {len(self.class_probs)} rows of class probabilities")
 
     def __len__(self) -> int:
         return len(self.boxes)

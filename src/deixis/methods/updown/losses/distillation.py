@@ -25,6 +25,10 @@ class DistilConfig:
     # Eq. 15 reads KL(captioner || teacher), which is 'reverse-kl'; the published code, and so the paper's figures, have
     # KL(teacher || captioner). 'nll' uses the teacher's best region as the only positive region.
     measure: Literal["kl", "reverse-kl", "nll"] = "kl"
+    # Ours: the inverse temperature of the teacher's attention as a target (0: the matcher's own, 9 for SCAN; 20 to 30
+    # sharpen it), and the votes of its regions (deixis.localize.votes) in place of its attention.
+    temperature: float = 0.0
+    target: Literal["attention", "vote"] = "attention"
 
 
 def distil(attention: Tensor, teacher: Tensor, nouns: Tensor, config: DistilConfig) -> Tensor:

@@ -1,0 +1,109 @@
+"""Output of a corpus: a folder of parts, each with the rows of some images.
+
+A part is written as a whole or not at all, and its name is a hash of the names of its images. An image is done when a
+part has its row, so a run that was killed at any moment continues with the other images, and no image has two rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from deixis.differences import differences
+from deixis.errors import DeixisError, display_name
+from deixis.files import encode_text, json_text, make_folder, remove_partial, write_atomic
+from deixis.types import Json
+
+Format = Literal["jsonl", "parquet"]
+ABOUT = "corpus.json"
+
+
+class Parts:
+    """Folder of parts. ``about`` (verb, model, options) must be that of the run that began it."""
+
+    def __init__(self, folder: Path, about: Json, format: Format = "jsonl") -> None:
+        self.folder, self.format = folder, format
+        make_folder(folder)
+        about = json.loads(json.dumps({**about, "format": format}))
+        if (folder / ABOUT).exists():
+            kept = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            if differing := differences(kept, about):
+                raise DeixisError(
+                    f"{display_name(folder)} has results with other settings: {', '.join(differing)}. "
+                    "Use the same options, or choose another folder."
+                )
+        elif any(folder.iterdir()):
+            raise DeixisError(f"{display_name(folder)} has other files. Choose an empty folder for the parts.")
+        else:
+            write_atomic(folder / ABOUT, json.dumps(about, indent=1) + "\n")
+
+    def done(self) -> set[str]:
+        """Names of the images that have a row."""
+        return {image for path in self.files() for image in _images(path)}
+
+    def files(self) -> list[Path]:
+        """Complete parts, by name."""
+        return sorted(path for path in self.folder.glob(f"part-*.{self.format}"))
+
+    def rows(self) -> Iterator[Json]:
+        """Yield all rows, part by part; parts have no order."""
+        for path in self.files():
+            yield from _rows(path)
+
+    def write(self, rows: Sequence[Json]) -> None:
+        """Write a part with rows that have "image" and a result or an "error"."""
+        if not rows:
+            return
+        digest = hashlib.sha256("\n".join(str(row["image"]) for row in rows).encode(errors="replace")).hexdigest()[:16]
+        path = self.folder / f"part-{digest}.{self.format}"
+        if self.format == "jsonl":
+            write_atomic(path, b"".join(encode_text(json_text(row)) + b"\n" for row in rows))
+        else:
+            write_atomic(path, _parquet(rows))
+
+    def clean(self) -> None:
+        """Remove temporary files of a killed run; call it while no other run writes."""
+        remove_partial(self.folder)
+
+
+def _rows(path: Path) -> Iterator[Json]:
+    if path.suffix == ".jsonl":
+        with path.open("rb") as file:
+            yield from (json.loads(line) for line in file)
+    else:
+        yield from (json.loads(text) for text in _read(path, "result"))
+
+
+def _images(path: Path) -> Iterator[str]:
+    if path.suffix == ".parquet":
+        yield from _read(path, "image")
+    else:
+        yield from (str(row["image"]) for row in _rows(path))
+
+
+def _read(path: Path, column: str) -> list[str]:
+    import pyarrow.parquet
+
+    values: list[str] = pyarrow.parquet.read_table(path, columns=[column])[column].to_pylist()
+    return values
+
+
+def _parquet(rows: Sequence[Json]) -> bytes:
+    """Parquet with the columns image, caption, error and result (the row as JSON)."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet
+    except ImportError:
+        raise DeixisError("parquet parts need pyarrow: pip install 'deixis[formats]', or use --format jsonl.") from None
+    columns: dict[str, list[Any]] = {
+        **{name: [row.get(name) for row in rows] for name in ("image", "caption", "error")},
+        "result": [json_text(row) for row in rows],
+    }
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(table, file)
+    return file.getvalue()
