@@ -15,9 +15,9 @@ PACKAGE = ROOT / "src" / "deixis"
 
 LINES = {"data/scenes": 1_800, "evaluation/tables": 600}
 """Folder -> most lines of Python."""
-COMMAND_LINES = 150  # of one verb
+COMMAND_LINES = 180  # of one verb
 
-TRACE = {"caption": (366, 63), "ground": (233, 43)}
+TRACE = {"caption": (372, 63), "ground": (233, 43)}
 """Verb -> most functions and files of the package that one photograph runs, with empty caches."""
 
 

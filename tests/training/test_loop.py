@@ -579,7 +579,7 @@ def follow(run: Path, **changes: Any) -> tuple[Line, list[float], list[Any]]:
         recipe,
         Line(),
         [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0],
-        lambda some: Numbers(torch.tensor(some)),
+        lambda some, keys: Numbers(torch.tensor(some)),
         run,
         lambda network, phase: {"score": 1.0},
         lambda network, epoch, scores: events.append(("save", epoch)),
