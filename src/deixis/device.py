@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from deixis.errors import UsageError
 
@@ -54,6 +55,17 @@ def training_device() -> torch.device:
 def device_of(network: nn.Module) -> torch.device:
     """Return the device of a network's weights; its inputs must be on the same device."""
     return next(network.parameters()).device
+
+
+class NoInitialisation(TorchFunctionMode):
+    """Context in which ``torch.nn.init`` does nothing, for networks whose weights are loaded."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function of torch, or return the tensor that it would initialise."""
+        given = kwargs or {}
+        if getattr(function, "__module__", "") == "torch.nn.init":
+            return args[0] if args else given["tensor"]
+        return function(*args, **given)
 
 
 def to_device(tensors: Tensors, device: torch.device) -> Tensors:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -72,7 +71,8 @@ def _opened(
     name = "the uploaded image" if isinstance(source, bytes) else display_name(source)
     try:
         # Pillow warns at a fixed size of its own; the bound here is ours and comes before decoding.
-        with warnings.catch_warnings(), _stream(source) as file:
+        stream = io.BytesIO(source) if isinstance(source, bytes) else open_regular(source, MAX_BYTES)
+        with warnings.catch_warnings(), stream as file:
             warnings.simplefilter("ignore")  # of odd metadata too: the image is either read or refused
             image = Image.open(file, formats=_known(formats))
             _require_pixels(name, image.size, max_pixels)
@@ -90,10 +90,6 @@ def _opened(
     except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
         raise DeixisError(f"{name} cannot be read as an image ({reason}); is it complete?") from None
-
-
-def _stream(source: str | Path | bytes) -> BinaryIO:
-    return io.BytesIO(source) if isinstance(source, bytes) else open_regular(source, MAX_BYTES)
 
 
 @cache

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from deixis.errors import DeixisError
 from deixis.files import atomic_path, read_settings, write_atomic
@@ -42,14 +43,9 @@ SCALE = ":scale"
 """Suffix of the names of the scales of quantised matrices."""
 
 
-class HasHash(Protocol):
-    """Loaded model with the hash of its files."""
-
-    hash: str
-
-
-Model = TypeVar("Model", bound=HasHash)
 Network = TypeVar("Network", bound="nn.Module")
+Sizes = TypeVar("Sizes")  # configuration of a network
+Value = TypeVar("Value")
 
 
 def write_model(
@@ -117,27 +113,46 @@ def _weights(folder: Path) -> dict[str, Tensor]:
     return stored | {key: stored[key] * scale.view(-1, *[1] * (stored[key].ndim - 1)) for key, scale in scales.items()}
 
 
-def build_network(make: Callable[[], Network], folder: str | Path) -> Network:
-    """Build a network whose parameters have the shapes of the stored weights.
+def load_network(kind: Callable[[Sizes], Network], sizes: Sizes, folder: str | Path) -> Network:
+    """Build a network of these sizes with the weights of a folder, in its own precision.
 
-    It is built on the meta device, so that a wrong configuration allocates no memory and no weight is initialised.
+    It is built on the meta device and without initialisation, so that a wrong configuration allocates no memory. The
+    shapes of all weights are compared with the header of the file before any of them is read.
     """
     import torch
 
-    with torch.device("meta"):
-        network = make()
-    wanted = {name: list(value.shape) for name, value in network.state_dict().items()}
-    renamed: Mapping[str, str] = getattr(network, "renamed_parts", {})  # parts of names in weights of version 0.1
-    stored = {
-        ".".join(renamed.get(part, part) for part in name.split(".")): shape
-        for name, shape in _stored_shapes(Path(folder) / "weights.safetensors").items()
-        if name not in getattr(network, "ignored_names", ())
+    from deixis.device import NoInitialisation
+
+    with torch.device("meta"), NoInitialisation():
+        network = kind(sizes)
+    wanted = network.state_dict()
+    shapes = current_names(network, _stored_shapes(Path(folder) / "weights.safetensors"))
+    for name in sorted(wanted.keys() | shapes.keys()):
+        expected = list(wanted[name].shape) if name in wanted else "none"
+        if expected != shapes.get(name):
+            found = shapes.get(name, "absent")
+            raise ValueError(f"the weights {name[:60]!r} are {found}, and the configuration expects {expected}")
+    stored = current_names(network, _weights(Path(folder)))
+    network.load_state_dict({name: stored[name].to(wanted[name].dtype) for name in wanted}, assign=True)
+    return network
+
+
+def current_names(network: nn.Module, weights: Mapping[str, Value]) -> dict[str, Value]:
+    """Return weights of version 0.1 under the names of this version.
+
+    ``renamed_parts`` of a module maps old parts of dotted names to new ones. ``ignored_names`` are parameters of the
+    module that version 0.1 had without effect.
+    """
+    renamed: dict[str, str] = {}
+    ignored: set[str] = set()
+    for prefix, module in network.named_modules():
+        renamed.update(getattr(module, "renamed_parts", {}))
+        ignored.update(f"{prefix}.{name}".strip(".") for name in getattr(module, "ignored_names", ()))
+    return {
+        ".".join(renamed.get(part, part) for part in name.split(".")): each
+        for name, each in weights.items()
+        if name not in ignored
     }
-    for name in sorted(wanted.keys() | stored.keys()):
-        if wanted.get(name) != stored.get(name):
-            sizes = f"{stored.get(name, 'absent')}, and the configuration expects {wanted.get(name, 'none')}"
-            raise ValueError(f"the weights {name[:60]!r} are {sizes}")
-    return network.to_empty(device="cpu")
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -184,11 +199,11 @@ def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapp
         save_file({name: value.contiguous() for name, value in weights.items()}, tmp_path)
 
 
-def folder_hash(folder: Path) -> str:
+def folder_hash(folder: str | Path) -> str:
     """Return a short hash of a model's configuration and weights; results contain it."""
-    with (folder / "weights.safetensors").open("rb") as file:
+    with Path(folder, "weights.safetensors").open("rb") as file:
         weights = hashlib.file_digest(file, "sha256").digest()
-    return hashlib.sha256(weights + (folder / "config.json").read_bytes()).hexdigest()[:12]
+    return hashlib.sha256(weights + Path(folder, "config.json").read_bytes()).hexdigest()[:12]
 
 
 def read_supervision(folder: Path) -> str:
@@ -227,24 +242,18 @@ def _wrong_kind(folder: Path, config: object, kinds: Sequence[str]) -> str:
     return f"{folder} has a model of kind {config['kind']}, format {config.get('format')}; {expected}."
 
 
-def read_model(folder: str | Path, kind: str, build: Callable[[Json], tuple[nn.Module, Model]]) -> Model:
-    """Load the model of a folder; ``build`` creates the network and the model from the configuration.
-
-    Then the weights are loaded into the network, in its own precision. Errors name the folder.
-    """
+@contextmanager
+def open_model(folder: str | Path, kind: str) -> Iterator[Json]:
+    """Yield the configuration of a model; errors of the block, which loads the model, name the folder."""
     from safetensors import SafetensorError
 
-    path = Path(folder)
-    config = read_config(path, kind)
+    config = read_config(folder, kind)
     try:
-        network, model = build(config)
-        network.load_state_dict(_weights(path))
-        model.hash = folder_hash(path)
+        yield config
     except FileNotFoundError:
-        raise DeixisError(f"{path} has no weights.safetensors. Wait until its training has finished.") from None
+        raise DeixisError(f"{folder} has no weights.safetensors. Wait until its training has finished.") from None
     except (*DAMAGED, SafetensorError) as error:
-        raise _unreadable(path, kind, error) from None
-    return model
+        raise _unreadable(Path(folder), kind, error) from None
 
 
 def _unreadable(folder: Path, kind: str, error: Exception) -> DeixisError:

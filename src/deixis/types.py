@@ -145,6 +145,15 @@ class Regions:
         return replace(self.select(self.frames == number), frames=None, grid=grid, temporal=None, segment=None)
 
 
+def require_extractor(found: str, wanted: str, source: str = "these regions") -> None:
+    """Raise an error that names both extractors if they differ."""
+    if found != wanted:
+        raise DeixisError(
+            f"{source} are from the extractor {found or '(unknown)'}, but the model expects {wanted}. "
+            "Extract the regions again with that extractor, or choose another model."
+        )
+
+
 @dataclass(frozen=True)
 class Phrase:
     """Words of a caption that name something: ``caption.tokens[start:end]``."""

@@ -33,7 +33,7 @@ from deixis.methods.updown.network import Decoder, DecoderConfig
 from deixis.pipelines.caption import CaptionOptions, caption
 from deixis.pipelines.check import check
 from deixis.pipelines.ground import ground
-from deixis.pipelines.information_gain import information_gain
+from deixis.pipelines.information_gain import information_gains
 from deixis.pipelines.models import Models, load_captioner, load_grounder, load_model
 from deixis.pipelines.photo import Photo
 from deixis.types import Json, Phrase, Regions
@@ -155,7 +155,7 @@ def caption_all(captioner: Captioner) -> list[Json]:
         found += [{**one.to_dict(), "trace": one.trace.attention.tolist()} for one in results]
     regions = [captioner.extractor.extract(image(0))]
     (generated,) = captioner.decode(regions)
-    found += [{"gain": information_gain(one, captioner, models.blank)} for one in generated]
+    found += [{"gain": gain} for gain in information_gains(generated, captioner, models.blank)]
     (forced,) = captioner.force_decode(regions, [[SENTENCE.split(), ["a", "dog"]]])
     return found + [{"logprob": one.logprob, "trace": one.trace.attention.tolist()} for one in forced]
 

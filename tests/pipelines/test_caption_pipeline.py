@@ -74,7 +74,7 @@ def test_no_warning_where_the_subject_was_found() -> None:
 def test_out_of_distribution_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "is_ood", lambda *_: True)
     monkeypatch.setattr(checks, "second_look", lambda *_: SecondLook(CANDIDATE, "dog", 0.8))
-    chosen, warnings = run_checks(CANDIDATE, grey(), Models(small_captioner()))
+    chosen, warnings = run_checks(CANDIDATE, grey(), Models(small_captioner()), 9.0)
     assert [warning.code for warning in warnings] == ["out_of_distribution", "template_caption"]
     assert result(*warnings).note.startswith("Low confidence: the image is unlike")
     assert chosen is CANDIDATE
@@ -175,11 +175,11 @@ def test_checks_are_those_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(checks, "MIN_GAIN", 99)
     monkeypatch.setattr(checks, "second_look", lambda chosen, *_: SecondLook(chosen, "dog"))
     models = Models(small_captioner())
-    codes = {one: [w.code for w in run_checks(CANDIDATE, grey(), models, (one,))[1]] for one in CHECKS}
+    codes = {one: [w.code for w in run_checks(CANDIDATE, grey(), models, 9.0, (one,))[1]] for one in CHECKS}
     assert codes == {
         "second-look": ["subject_not_found"],
         "ood": ["out_of_distribution"],
         "match": ["low_match"],
         "gain": ["low_information_gain"],
     }
-    assert run_checks(CANDIDATE, grey(), models, ())[1] == ()
+    assert run_checks(CANDIDATE, grey(), models, 9.0, ())[1] == ()

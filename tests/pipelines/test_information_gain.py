@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
 from deixis.methods.updown.decode import GenerationConfig
-from deixis.pipelines.information_gain import MIN_GAIN, information_gain
+from deixis.pipelines.information_gain import MIN_GAIN, information_gains
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
 from deixis.types import AttentionTrace, Candidate
@@ -25,8 +25,8 @@ def test_caption_of_a_blank_image_has_no_gain(generation: GenerationConfig) -> N
     """A caption of a blank image is as likely there as it was generated with."""
     captioner = small_captioner(generation)
     blank = BlankRegions(BlankRegions.extract(captioner.extractor).regions[:1])
-    for (candidate,) in captioner.decode([blank.regions[0], blank.regions[0]]):
-        assert information_gain(candidate, captioner, blank) == pytest.approx(0, abs=1e-5)
+    candidates = [candidate for (candidate,) in captioner.decode([blank.regions[0], blank.regions[0]])]
+    assert information_gains(candidates, captioner, blank) == pytest.approx([0, 0], abs=1e-5)
 
 
 def test_gain_is_against_the_likeliest_blank_image() -> None:
@@ -47,7 +47,7 @@ def test_gain_is_against_the_likeliest_blank_image() -> None:
         without_image.append(total)
     assert candidate.logprob is not None
     expected = (candidate.logprob - max(without_image)) / (len(candidate.words) + 1)
-    assert information_gain(candidate, captioner, blank) == pytest.approx(expected, abs=1e-4)
+    assert information_gains([candidate], captioner, blank) == pytest.approx([expected], abs=1e-4)
 
 
 @pytest.mark.parametrize(("words", "logprob"), [((), -1.0), (("a", "cat"), None)])
@@ -55,7 +55,10 @@ def test_captions_without_words_and_templates_have_no_gain(words: tuple[str, ...
     captioner = small_captioner()
     trace = AttentionTrace(np.zeros((0, 1, 1), np.float32), np.ones((0, 1), bool), np.zeros((1, 4)), (1, 1))
     candidate = Candidate(words, logprob, 0.0, trace)
-    assert information_gain(candidate, captioner, BlankRegions.extract(captioner.extractor)) == float("-inf")
+    (other,) = captioner.decode([captioner.extractor.extract(noise(5))])[0]
+    gains = information_gains([candidate, other], captioner, BlankRegions.extract(captioner.extractor))
+    assert gains[0] == float("-inf")
+    assert gains[1:] == information_gains([other], captioner, BlankRegions.extract(captioner.extractor))
 
 
 def test_default_captioner_has_a_low_gain_where_there_is_no_photograph(shipped: Models) -> None:
@@ -66,7 +69,7 @@ def test_default_captioner_has_a_low_gain_where_there_is_no_photograph(shipped: 
     images = [Image.new("RGB", (64, 48), "white"), Image.new("RGB", (64, 48), "black"), screen]
     beams = shipped.captioner.decode([Photo(image).regions(shipped.extractor) for image in images])
     assert all(beam[0].words for beam in beams)
-    assert all(information_gain(beam[0], shipped.captioner, shipped.blank) < MIN_GAIN for beam in beams)
+    assert max(information_gains([beam[0] for beam in beams], shipped.captioner, shipped.blank)) < MIN_GAIN
 
 
 def test_kept_blank_regions_are_those_of_the_extractor(shipped: Models) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.network import AlbefNet, small
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.score import mean_score, save_scores
-from deixis.model_folder import Precision, folder_hash, pack_model, read_model, write_model
+from deixis.model_folder import Precision, folder_hash, load_network, open_model, pack_model, write_model
 from deixis.pipelines import models
 from deixis.pipelines.api import CaptionPipeline
 from deixis.pipelines.ground import ground
@@ -111,10 +110,10 @@ def test_bytes_and_scales_by_hand(tmp_path: Path) -> None:
     stored = load_file(tmp_path / "packed" / "weights.safetensors")
     assert stored["weight"].tolist() == [[127, -64, 0], [-127, 50, 0], [0, 0, 0]]
     torch.testing.assert_close(stored["weight:scale"], torch.tensor([1.0, 0.002, 1.0]))
-    other = torch.nn.Linear(3, 3)
-    loaded = read_model(tmp_path / "packed", "k", lambda config: (other, SimpleNamespace(**config, hash="")))
-    assert loaded.name == "x"
-    assert loaded.hash == folder_hash(tmp_path / "packed") != folder_hash(tmp_path / "run")
+    with open_model(tmp_path / "packed", "k") as config:
+        other = load_network(lambda size: torch.nn.Linear(size, size), 3, tmp_path / "packed")
+    assert config["name"] == "x"
+    assert folder_hash(tmp_path / "packed") != folder_hash(tmp_path / "run")
     torch.testing.assert_close(other.weight.data, torch.tensor([[127.0, -64, 0], [-0.254, 0.1, 0], [0, 0, 0]]))
 
 
@@ -255,3 +254,25 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
 def test_names_and_configurations_are_read_without_torch() -> None:
     code = "import sys; import deixis.pipelines.models as p; p.model_names(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_loading_initialises_no_weights_and_imports_no_compiler() -> None:
+    """Random weights on the meta device would make torch import its compiler, which takes a second."""
+    code = (
+        "import sys; from deixis.pipelines.models import load_models; load_models();"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_loaded_network_has_the_stored_weights_in_its_own_precision(tmp_path: Path) -> None:
+    network = torch.nn.Linear(4, 4).half()
+    write_model(tmp_path, {"kind": "k"}, network)
+    torch.manual_seed(3)
+    loaded = load_network(lambda size: torch.nn.Linear(size, size), 4, tmp_path)
+    assert torch.equal(loaded.weight, network.weight.float())
+    assert loaded.weight.requires_grad
+    assert torch.rand(1) == torch.rand(1, generator=torch.Generator().manual_seed(3))  # no random number was drawn
+    with pytest.raises(ValueError, match=r"'bias' are \[4\], and the configuration expects \[5\]"):
+        load_network(lambda size: torch.nn.Linear(size, size), 5, tmp_path)

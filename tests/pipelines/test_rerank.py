@@ -15,11 +15,10 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.methods.albef.model import MIN_PHRASE_WEIGHT, PAIR_WEIGHT, AlbefGrounder
 from deixis.methods.scan.model import COSINE_WEIGHT
 from deixis.methods.updown.decode import GenerationConfig
-from deixis.pipelines import caption as pipeline
 from deixis.pipelines.caption import CaptionOptions, caption, reranks
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
-from deixis.pipelines.rerank import MIN_PROB, best, match_scores
+from deixis.pipelines.rerank import MIN_PROB, match_scores, rerank
 from deixis.types import AttentionTrace, Candidate, Phrase, RerankWeights
 from small_models import noise, small_captioner, small_matcher
 
@@ -79,10 +78,15 @@ def test_phrases_are_not_scored_where_they_have_no_weight() -> None:
 def test_candidates_that_repeat_a_word_come_last_unless_allowed() -> None:
     beam = candidates("a dog and a dog", "a man runs")
     beam[0] = replace(beam[0], score=0.0)
-    assert best(beam) is beam[0]
-    assert best(beam, allow_repeats=False) is beam[1]
-    assert best(beam, [0.0, 2.0]) is beam[1]
-    assert best(beam[:1], allow_repeats=False) is beam[0]
+    photo = Photo(noise())
+    assert rerank(beam, photo, None) is beam[0]
+    assert rerank(beam, photo, None, allow_repeats=False) is beam[1]
+    assert rerank(beam[:1], photo, None, allow_repeats=False) is beam[0]
+    evidence = {" ".join(one.words): 2.0 * (one is beam[1]) for one in beam}
+    grounder = FakeGrounder(evidence, RerankWeights(1.0))
+    assert rerank(beam, photo, grounder) is beam[1]  # type: ignore[arg-type]
+    assert rerank(beam[:1], photo, grounder) is beam[0]  # type: ignore[arg-type]
+    assert len(grounder.asked) == 1  # a single candidate is not scored
 
 
 def test_the_wider_beam_is_reranked_and_the_match_scores_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +126,7 @@ def test_a_beam_of_one_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rerank_none_does_not_ask_the_grounder(monkeypatch: pytest.MonkeyPatch) -> None:
     models = Models(small_captioner(GENERATION, VOCABULARY), small_matcher(VOCABULARY))
-    monkeypatch.setattr(pipeline, "rerank", lambda *_: pytest.fail("reranked"))
+    monkeypatch.setattr("deixis.pipelines.rerank.match_scores", lambda *_: pytest.fail("reranked"))
     options = CaptionOptions(rerank="none", checks=())
     (found,) = caption([Photo(noise())], models, options)
     (alone,) = caption([Photo(noise())], Models(models.captioner), options)

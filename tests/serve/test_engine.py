@@ -18,7 +18,7 @@ from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.updown.model import Captioner
 from deixis.pipelines.caption import CaptionOptions, caption
 from deixis.pipelines.check import check
-from deixis.pipelines.information_gain import MIN_GAIN, information_gain
+from deixis.pipelines.information_gain import MIN_GAIN, information_gains
 from deixis.pipelines.models import Models as Pipeline
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.results import CaptionResult
@@ -86,7 +86,7 @@ def test_low_information_gain_lowers_the_confidence(
     engine.close()
     regions = Photo(load_image(png())).regions(models.captioner.extractor)
     ((candidate,),) = models.captioner.decode([regions])
-    gain = information_gain(candidate, models.captioner, Pipeline(models.captioner).blank)
+    (gain,) = information_gains([candidate], models.captioner, Pipeline(models.captioner).blank)
     assert abs(gain) < MIN_GAIN
     assert answer["sure"] == (gain >= min_gain)
     assert [one["code"] for one in answer["warnings"]] == ([] if answer["sure"] else ["low_information_gain"])

@@ -19,9 +19,9 @@ from safetensors import safe_open
 
 from deixis.errors import DeixisError
 from deixis.files import TMP_PREFIX
-from deixis.types import Labels, Regions
+from deixis.types import Labels, Regions, require_extractor
 from deixis.vision.head import ClassHead
-from deixis.vision.store import Contents, FeatureStore, StoreWriter, require_extractor
+from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
 CLASSES = tuple(f"class {i}" for i in range(40))
 CONTENTS = Contents(

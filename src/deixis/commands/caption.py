@@ -101,7 +101,8 @@ def caption(
         from deixis.pipelines.folder import open_photos
         from deixis.pipelines.models import load_models
         from deixis.pipelines.output import picture_files, print_caption, save_branches, save_picture
-    options, pictures = caption_options(rerank, place, check), picture_files(draw, wanted, alone)
+    options = caption_options(rerank, place, check)
+    pictures = {} if draw is None else picture_files(draw, wanted, alone)
     if threads:
         torch.set_num_threads(threads)
     with console.status("loading the models"), clock.measure("load"):

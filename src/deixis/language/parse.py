@@ -14,7 +14,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -95,11 +95,8 @@ class Parse:
 
         The last one is returned if several are equally near, and None for an empty span.
         """
-        return min(
-            range(start, end),
-            key=lambda i: (self.tags[i] not in _NOUNS, self._depth(i, start, end), -i),
-            default=None,
-        )
+        ranked = [(self.tags[i] not in _NOUNS, self._depth(i, start, end), -i) for i in range(start, end)]
+        return -min(ranked)[2] if ranked else None
 
     def head(self, start: int, end: int) -> int | None:
         """Return the head noun of [start, end): its :meth:`top`, but "people" in "a group of people"."""
@@ -172,21 +169,32 @@ def _parse(
 ) -> list[Parse]:
     """Read the parses of these names from the cache, and parse the others."""
     store = TextCache(cache_folder() / f"parses-{_parser()}-{VERSION}.sqlite")
-    with _no_garbage_collection():
-        parses = {name: _from_row(row) for name, row in (store.read(names) if cache else {}).items()}
+    kept = store.read(names) if cache else {}
+    with _no_garbage_collection() if len(kept) >= CAPTIONS_FOR_PROGRESS else nullcontext():
+        parses = {name: _from_row(row) for name, row in kept.items()}
     missing = [name for name in dict.fromkeys(names) if name not in parses]
-    if not missing:
-        return [parses[name] for name in names]
-    batches = [missing[i : i + BATCH] for i in range(0, len(missing), BATCH)]
-    with _bar(len(missing), quiet) as advance:
-        sentences = [[sentence(name) for name in batch] for batch in batches]
-        for number, rows in _work(sentences, _process_count(len(missing), processes)):
-            done = dict(zip(batches[number], rows, strict=True))
-            parses |= {name: _from_row(row) for name, row in done.items()}
-            if cache:
-                store.write(done)
-            advance(len(done))
+    if len(missing) < CAPTIONS_FOR_PROGRESS:
+        rows = _rows([sentence(name) for name in missing]) if missing else []
+        batches = iter([dict(zip(missing, rows, strict=True))])
+    else:
+        batches = _parse_many(missing, sentence, processes, quiet)
+    for done in batches:
+        parses |= {name: _from_row(row) for name, row in done.items()}
+        if cache and done:
+            store.write(done)
     return [parses[name] for name in names]
+
+
+def _parse_many(
+    names: Sequence[str], sentence: Callable[[str], _Sentence], processes: int | None, quiet: bool
+) -> Iterator[dict[str, str]]:
+    """Yield the rows of batches of names, parsed in several processes, with a progress bar."""
+    batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
+    with _bar(len(names), quiet) as advance:
+        sentences = [[sentence(name) for name in batch] for batch in batches]
+        for number, rows in _work(sentences, _process_count(len(names), processes)):
+            yield dict(zip(batches[number], rows, strict=True))
+            advance(len(rows))
 
 
 @lru_cache(maxsize=1)
@@ -369,7 +377,7 @@ def _no_garbage_collection() -> Iterator[None]:
 @contextmanager
 def _bar(captions: int, quiet: bool) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on stderr for many captions; yield the function that advances it."""
-    if quiet or captions < CAPTIONS_FOR_PROGRESS or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console

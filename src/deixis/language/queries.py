@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from deixis.errors import DeixisError
 from deixis.language.parse import Parse, parse
@@ -48,7 +49,7 @@ def visible_phrases(parsed: Parse) -> tuple[Phrase, ...]:
     inside = {at for phrase in found for at in range(phrase.start, phrase.end)}
     found += [parsed.phrase(at, at + 1) for at, noun in enumerate(parsed.nouns) if noun and at not in inside]
     kept = [phrase for phrase in found if not is_not_visible(parsed.tokens, head_of(parsed, phrase))]
-    return tuple(sorted(kept, key=lambda phrase: phrase.start))
+    return tuple(sorted(kept, key=attrgetter("start")))
 
 
 def head_of(parsed: Parse, phrase: Phrase) -> int:

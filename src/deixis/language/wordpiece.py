@@ -9,9 +9,9 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar
@@ -114,23 +114,20 @@ class WordPieces:
 def words(text: str) -> list[str]:
     """Split text into words as BERT does: lower case, no accents; punctuation and Chinese characters are words."""
     flat = unicodedata.normalize("NFD", text.lower())
-    return "".join(_spaced(flat)).split()
+    return "".join(map(_spaced, flat)).split()
 
 
-def _spaced(text: str) -> Iterator[str]:
-    for letter in text:
-        kind = unicodedata.category(letter)
-        if kind == "Mn" or letter in "\0\ufffd" or (kind in ("Cc", "Cf", "Co") and letter not in "\t\n\r"):
-            continue
-        yield f" {letter} " if _is_separate(letter, kind) else " " if kind == "Zs" else letter
-
-
-def _is_separate(letter: str, kind: str) -> bool:
-    code = ord(letter)
+@lru_cache(maxsize=4096)
+def _spaced(letter: str) -> str:
+    """Return a character as it stands in the text: as it is, between spaces where it is a word, or not at all."""
+    code, kind = ord(letter), unicodedata.category(letter)
+    if kind == "Mn" or letter in "\0\ufffd" or (kind in ("Cc", "Cf", "Co") and letter not in "\t\n\r"):
+        return ""
     # BERT counts every ASCII symbol as punctuation, also $, + and ^, which Unicode does not
     mark = kind[0] == "P" or (33 <= code <= 126 and not letter.isalnum())
-    chinese = any(low <= code <= high for low, high in _CHINESE)
-    return mark or chinese
+    if mark or any(low <= code <= high for low, high in _CHINESE):
+        return f" {letter} "
+    return " " if kind == "Zs" else letter
 
 
 _CHINESE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import Literal
 
 from deixis.language.sentence import sentence
 from deixis.pipelines.checks import CHECKS, Check, run_checks
+from deixis.pipelines.information_gain import information_gains
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo, encode_batch, parse_batch
 from deixis.pipelines.place import PlaceOption, check_option, default_place, place
-from deixis.pipelines.rerank import best, rerank
+from deixis.pipelines.rerank import rerank
 from deixis.pipelines.results import CaptionResult
 from deixis.types import Candidate, GroundedCaption
 
@@ -37,20 +39,21 @@ def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = D
     """Caption photographs; every step is one line of this function or of :func:`finish`."""
     check_option(models, options.place or default_place(models))
     prepare(photos, models, options)
-    width = beam_width(models, options)
+    grounder = models.grounder if reranks(models, options) else None
+    generation = models.captioner.generation
+    width = generation.beam if grounder is None else generation.rerank_beam or generation.beam
     beams = models.captioner.decode([photo.regions(models.extractor) for photo in photos], width)
     parse_batch(photos, [[candidate.words for candidate in beam] for beam in beams])
-    return [finish(photo, beam, models, options) for photo, beam in zip(photos, beams, strict=True)]
+    repeats = generation.allow_repeated_words
+    chosen = [rerank(beam, photo, grounder, repeats) for photo, beam in zip(photos, beams, strict=True)]
+    blank = models.blank if "gain" in options.checks else None
+    gains = [math.inf] * len(chosen) if blank is None else information_gains(chosen, models.captioner, blank)
+    return [finish(*each, models, options) for each in zip(photos, chosen, gains, strict=True)]
 
 
-def finish(photo: Photo, beam: Sequence[Candidate], models: Models, options: CaptionOptions) -> CaptionResult:
-    """Choose a sentence, check it and ground its noun phrases."""
-    repeats = models.captioner.generation.allow_repeated_words
-    if models.grounder is not None and reranks(models, options):
-        chosen = rerank(beam, photo, models.grounder, repeats)
-    else:
-        chosen = best(beam, allow_repeats=repeats)
-    chosen, warnings = run_checks(chosen, photo, models, options.checks)
+def finish(photo: Photo, chosen: Candidate, gain: float, models: Models, options: CaptionOptions) -> CaptionResult:
+    """Check a sentence and ground its noun phrases."""
+    chosen, warnings = run_checks(chosen, photo, models, gain, options.checks)
     groundings, words = place(chosen, photo, models, options.place or default_place(models), options.heat)
     grounded = GroundedCaption(
         words=chosen.words,
@@ -80,12 +83,6 @@ def reranks(models: Models, options: CaptionOptions) -> bool:
     grounder = models.grounder
     able = grounder is not None and models.shares_regions and grounder.rerank_weights is not None
     return able and options.rerank == "grounder"
-
-
-def beam_width(models: Models, options: CaptionOptions) -> int:
-    """Return the number of candidates: more where they are reranked."""
-    generation = models.captioner.generation
-    return generation.rerank_beam or generation.beam if reranks(models, options) else generation.beam
 
 
 def caption_stream(

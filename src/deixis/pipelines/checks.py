@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from deixis.language.names import with_article
-from deixis.pipelines.information_gain import MIN_GAIN, information_gain
+from deixis.pipelines.information_gain import MIN_GAIN
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.results import MIN_PRESENCE, Warning
@@ -21,9 +21,12 @@ LOW_GAIN = Warning("low_information_gain", "the sentence would be about as likel
 
 
 def run_checks(
-    candidate: Candidate, photo: Photo, models: Models, checks: tuple[Check, ...] = CHECKS
+    candidate: Candidate, photo: Photo, models: Models, gain: float, checks: tuple[Check, ...] = CHECKS
 ) -> tuple[Candidate, tuple[Warning, ...]]:
-    """Return the candidate, or a template in its place, and the warnings, the most important first."""
+    """Return the candidate, or a template in its place, and the warnings, the most important first.
+
+    ``gain`` is the information gain of the candidate, which is computed for a batch.
+    """
     looked = SecondLook(candidate)
     if "second-look" in checks:
         looked = second_look(candidate, photo, models.extractor)
@@ -34,8 +37,7 @@ def run_checks(
     if not looked.template_prob:  # the sentence is the captioner's
         if "match" in checks and not matches(candidate, photo, models):
             warnings.append(LOW_MATCH)
-        blank = models.blank if "gain" in checks else None
-        if blank is not None and information_gain(candidate, models.captioner, blank) < MIN_GAIN:
+        if "gain" in checks and gain < MIN_GAIN:
             warnings.append(LOW_GAIN)
     return looked.candidate, tuple(warnings)
 

@@ -6,6 +6,9 @@ The gain says how much of it comes from the photograph.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from deixis.methods.updown.model import Captioner
 from deixis.types import Candidate
 from deixis.vision.blank import BlankRegions
@@ -15,10 +18,14 @@ MIN_GAIN = 0.65
 worse than the others' (``experiments/flickr8k-entities/confidence.txt``)."""
 
 
-def information_gain(candidate: Candidate, captioner: Captioner, blank: BlankRegions) -> float:
-    """Return the gain in nats per word, against the blank image under which the caption is likeliest."""
-    if not candidate.words or candidate.logprob is None:
-        return float("-inf")
-    found = captioner.force_decode(blank.regions, [[candidate.words]] * len(blank.regions))
-    without_image = max(each[0].logprob or 0.0 for each in found)
-    return (candidate.logprob - without_image) / (len(candidate.words) + 1)
+def information_gains(candidates: Sequence[Candidate], captioner: Captioner, blank: BlankRegions) -> list[float]:
+    """Return the gain of each caption in nats per word, against the blank image under which it is likeliest."""
+    scored = [one for one in candidates if one.words and one.logprob is not None]  # not templates
+    if not scored:
+        return [-math.inf] * len(candidates)
+    found = captioner.force_decode(blank.regions, [[one.words for one in scored]] * len(blank.regions))
+    gains = {}
+    for candidate, *forced in zip(scored, *found, strict=True):
+        without_image = max(one.logprob or 0.0 for one in forced)
+        gains[candidate] = ((candidate.logprob or 0.0) - without_image) / (len(candidate.words) + 1)
+    return [gains.get(one, -math.inf) for one in candidates]

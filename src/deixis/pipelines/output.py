@@ -64,10 +64,8 @@ def coloured(caption: GroundedCaption) -> Text:
     return line
 
 
-def picture_files(draw: Path | None, photographs: Sequence[Path], alone: bool) -> dict[str, Path]:
+def picture_files(draw: Path, photographs: Sequence[Path], alone: bool) -> dict[str, Path]:
     """Return photograph -> file of its picture: the given file, or one with the photograph's name in a folder."""
-    if draw is None:
-        return {}
     if alone:
         return {str(photographs[0]): draw}
     if draw.suffix.lower() in PICTURES:

@@ -26,18 +26,16 @@ REPEAT_PENALTY = 1e4
 """Penalty for sentences that repeat a word (log-probability units)."""
 
 
-def rerank(beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder, allow_repeats: bool = True) -> Candidate:
-    """Return the candidate with the best sum of its own score and the grounder's; a single one is not scored."""
-    if len(beam) == 1:
-        return beam[0]
-    return best(beam, match_scores(beam, photo, grounder), allow_repeats)
+def rerank(
+    beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder | None, allow_repeats: bool = True
+) -> Candidate:
+    """Return the candidate with the best sum of its own score and the grounder's, or with the best score of its own.
 
-
-def best(beam: Sequence[Candidate], extra: Sequence[float] | None = None, allow_repeats: bool = True) -> Candidate:
-    """Return the candidate with the best score plus ``extra``; those that repeat a word come last unless allowed."""
+    Candidates that repeat a word come last unless allowed.
+    """
     scores = [candidate.score for candidate in beam]
-    if extra is not None:
-        scores = [score + more for score, more in zip(scores, extra, strict=True)]
+    if grounder is not None and len(beam) > 1:
+        scores = [own + match for own, match in zip(scores, match_scores(beam, photo, grounder), strict=True)]
     if not allow_repeats:
         scores = [s - REPEAT_PENALTY * repeats_word(c.words) for s, c in zip(scores, beam, strict=True)]
     return beam[scores.index(max(scores))]

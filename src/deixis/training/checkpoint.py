@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from deixis.errors import DeixisError
 from deixis.files import atomic_folder, remove_partial
-from deixis.model_folder import load_tensors
+from deixis.model_folder import current_names, load_tensors
 
 _NAME = re.compile(r"resume-(\d+)")
 
@@ -60,7 +60,7 @@ def load(run: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progr
         return None
     try:
         progress = read_progress(found[-1] / "progress.json")
-        model.load_state_dict(load_tensors(found[-1] / "weights.safetensors"))
+        model.load_state_dict(current_names(model, load_tensors(found[-1] / "weights.safetensors")))
         _restore_optimiser(model, optimiser, load_tensors(found[-1] / "optimiser.safetensors"))
     except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise DeixisError(

@@ -17,7 +17,7 @@ from PIL import Image
 from deixis import boxes as geometry
 from deixis.device import CPU
 from deixis.errors import DeixisError
-from deixis.types import Json, Labels, Regions
+from deixis.types import Json, Labels, Regions, require_extractor
 from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
 from deixis.vision.backbone import by_name as backbone_by_name
 from deixis.vision.classes import imagenet_classes
@@ -31,7 +31,6 @@ from deixis.vision.proposals import Proposals, Proposer
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
 from deixis.vision.roi import roi_mean
-from deixis.vision.store import require_extractor
 
 VERSION = 1
 """Version of the extraction; increase it when the same settings give other features than before."""

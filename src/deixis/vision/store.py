@@ -28,7 +28,7 @@ from safetensors.numpy import save
 from deixis.differences import differences
 from deixis.errors import DeixisError
 from deixis.files import lock, remove_partial, write_atomic
-from deixis.types import ByteGrid, Json, Labels, Regions
+from deixis.types import ByteGrid, Json, Labels, Regions, require_extractor
 from deixis.vision.head import ClassHead
 
 FORMAT = 1
@@ -65,15 +65,6 @@ class Contents:
             "description": self.description,
             "settings": self.settings,
         }
-
-
-def require_extractor(found: str, wanted: str, source: str = "these regions") -> None:
-    """Raise an error that names both extractors if they differ."""
-    if found != wanted:
-        raise DeixisError(
-            f"{source} are from the extractor {found or '(unknown)'}, but the model expects {wanted}. "
-            "Extract the regions again with that extractor, or choose another model."
-        )
 
 
 class FeatureStore(Mapping[str, Regions]):

@@ -15,6 +15,7 @@ from deixis.methods.albef.gradcam import enlarge, grad_cam, heat_maps, match_and
 from deixis.methods.albef.losses.map_consistency import MapConfig, box_masks, map_consistency, max_margin, mean_margin
 from deixis.methods.albef.network import OLD_NAMES, AlbefConfig, AlbefNet, Texts, base, resize_positions, small
 from deixis.methods.albef.published import load_minilm, read_published
+from deixis.model_folder import current_names
 from deixis.types import HeatMap
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "amc.npz"
@@ -332,7 +333,7 @@ def test_weights_and_configurations_of_version_01_are_read() -> None:
     }
     assert {"fusion.0.look.query.weight", "share_image.bias", "share_text.bias"} <= weights.keys()
     other = AlbefNet(model.config).double()
-    other.load_state_dict(weights)
+    other.load_state_dict(current_names(other, weights))
     for name, value in other.state_dict().items():
         assert torch.equal(value, model.state_dict()[name])
     stored = asdict(small())

@@ -18,6 +18,7 @@ from deixis.localize.box_regression import apply_offsets
 from deixis.methods.reir import phrases as phrase_module
 from deixis.methods.reir.network import OLD_NAMES, Matched, ReirConfig, ReirNet, vote_shares
 from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
+from deixis.model_folder import current_names
 from deixis.types import Labels
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "reir.npz"
@@ -302,7 +303,7 @@ def test_weights_of_version_01_are_read(name: str) -> None:
     }
     assert weights.keys() != refiner.state_dict().keys()
     other = ReirNet(refiner.config).double()
-    other.load_state_dict(weights)
+    other.load_state_dict(current_names(other, weights))
     for key, value in other.state_dict().items():
         assert torch.equal(value, refiner.state_dict()[key])
 

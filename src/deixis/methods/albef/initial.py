@@ -20,7 +20,7 @@ from deixis.methods.albef.network import AlbefConfig, AlbefNet, resize_positions
 from deixis.methods.albef.published import load_minilm, read_published, read_word_pieces
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.training.data import TrainingData
-from deixis.vision.store import require_extractor
+from deixis.types import require_extractor
 
 WHITENED = 300  # images whose cells fit the whitening
 

@@ -31,7 +31,7 @@ from deixis.methods.albef.images import square_grid, square_pixels, standardise
 from deixis.methods.albef.inputs import BOUNDS as INPUT_BOUNDS
 from deixis.methods.albef.inputs import PUBLISHED, InputConfig, clean_text
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
-from deixis.model_folder import build_network, read_model, write_model
+from deixis.model_folder import folder_hash, load_network, open_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
@@ -276,10 +276,9 @@ class AlbefGrounder:
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
-
-        def build(config: Json) -> tuple[AlbefNet, AlbefGrounder]:
+        with open_model(folder, "fusion") as config:
             sizes = AlbefConfig.from_json(config["fusion"])
-            network = build_network(lambda: AlbefNet(sizes), folder)
+            network = load_network(AlbefNet, sizes, folder)
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
             if len(pieces) != sizes.vocabulary:
                 raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
@@ -290,9 +289,9 @@ class AlbefGrounder:
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
             inputs = from_dict(InputConfig, config.get("inputs", {}), INPUT_BOUNDS)  # older models have the defaults
             name, extractor = str(config["name"]), config["extractor"]
-            return network, cls(network, pieces, extractor, name, longest, presence, inputs)
-
-        return read_model(folder, "fusion", build)
+            grounder = cls(network, pieces, extractor, name, longest, presence, inputs)
+            grounder.hash = folder_hash(folder)
+        return grounder
 
     def with_pieces(self, pieces: WordPieces) -> AlbefGrounder:
         """Return the same model with some of its word pieces only."""

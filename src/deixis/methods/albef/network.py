@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
@@ -14,7 +15,6 @@ from torch.utils.checkpoint import checkpoint
 from deixis.fields import from_dict
 from deixis.layers.bert import BertConfig, Layer, TextEncoder, WordHead
 from deixis.layers.noise import fold
-from deixis.layers.old_names import accept_old_names
 
 # Configuration -------------------------------------------------------------------------------------------------------
 
@@ -245,6 +245,8 @@ class Encoded:
 class AlbefNet(nn.Module):
     """Image encoder, text encoder, fusion encoder, and the heads of their losses."""
 
+    renamed_parts = OLD_NAMES
+
     def __init__(self, config: AlbefConfig) -> None:
         super().__init__()
         self.config = config
@@ -259,8 +261,7 @@ class AlbefNet(nn.Module):
         self.temperature = nn.Parameter(torch.tensor(0.07))
         # BERT's deviation, scaled for the width: .02 would be too small for a narrow network
         deviation = 0.02 * (768 / config.hidden) ** 0.5
-        self.apply(lambda module: _initialise(module, deviation))
-        accept_old_names(self, OLD_NAMES)
+        self.apply(partial(_initialise, deviation=deviation))
 
     @property
     def layers(self) -> Sequence[Layer]:

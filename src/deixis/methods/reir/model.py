@@ -25,7 +25,7 @@ from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.reir.phrases import name_vectors, pad_phrases
-from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
+from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
 from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.repool import repooler
@@ -175,18 +175,17 @@ class ReirGrounder:
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
-
-        def build(config: Json) -> tuple[ReirNet, ReirGrounder]:
+        with open_model(folder, "grounder") as config:
             sizes = ReirConfig.from_json(config["refiner"])
-            refiner = build_network(lambda: ReirNet(sizes), folder)
+            network = load_network(ReirNet, sizes, folder)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])
             grid = int(config.get("grid", 0))  # models of version 0.1 have none
             if not 0 <= grid <= MAX_GRID:
                 raise ValueError(f"grid must be 0 to {MAX_GRID}")
-            return refiner, cls(refiner, vocabulary, config["extractor"], str(config["name"]), calibration, grid)
-
-        return read_model(folder, "grounder", build)
+            grounder = cls(network, vocabulary, config["extractor"], str(config["name"]), calibration, grid)
+            grounder.hash = folder_hash(folder)
+        return grounder
 
 
 def alone(phrase: str) -> Description:

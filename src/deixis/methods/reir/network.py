@@ -22,7 +22,6 @@ from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
 from deixis.layers.noise import drop, fold
-from deixis.layers.old_names import accept_old_names
 from deixis.layers.padding import PaddedRegions
 from deixis.localize.box_regression import apply_offsets
 from deixis.localize.votes import votes
@@ -209,6 +208,8 @@ class PairNet(nn.Module):
 class ReirNet(nn.Module):
     """Network from regions and sentences to a box for each phrase."""
 
+    renamed_parts = OLD_NAMES
+
     def __init__(self, config: ReirConfig) -> None:
         super().__init__()
         self.config = c = config
@@ -225,7 +226,6 @@ class ReirNet(nn.Module):
             self.fine = PairNet(c)
         if c.graph != "none":
             self.message = nn.Sequential(nn.Linear(c.width, c.hidden), nn.ReLU(), nn.Linear(c.hidden, c.width))  # F_M
-        accept_old_names(self, OLD_NAMES)
 
     def forward(
         self,

@@ -25,7 +25,7 @@ from deixis.localize.attention import select_region
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
-from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
+from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
 from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 
@@ -174,17 +174,16 @@ class ScanGrounder:
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> ScanGrounder:
         """Read what :meth:`save_pretrained` wrote."""
-
-        def build(config: Json) -> tuple[ScanNet, ScanGrounder]:
+        with open_model(folder, "matcher") as config:
             sizes = from_dict(ScanConfig, config["matcher"], BOUNDS)
-            matcher = build_network(lambda: ScanNet(sizes), folder)
+            network = load_network(ScanNet, sizes, folder)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])
             renamed = {"place": "attention"} if config["placing"]["place"] == "best" else {}  # as in version 0.1
             placing = from_dict(Placing, {**config["placing"], **renamed}, BOUNDS)
-            return matcher, cls(matcher, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
-
-        return read_model(folder, "matcher", build)
+            grounder = cls(network, vocabulary, config["extractor"], str(config["name"]), calibration, placing)
+            grounder.hash = folder_hash(folder)
+        return grounder
 
 
 # Words and regions --------------------------------------------------------------------------------------------------

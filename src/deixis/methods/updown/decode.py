@@ -234,24 +234,28 @@ def beam_search(decoder: Decoder, encoded: Encoded, generation: GenerationConfig
     total = torch.full((images, width), -torch.inf, device=device)
     total[:, 0] = 0  # all beams are equal at first: only one is extended
     length = torch.zeros(images, width, device=device)
-    rows = torch.arange(images, device=device)
+    rows = torch.arange(images, device=device)  # images that are not finished
     for t in range(generation.max_words):
         state, logprobs, alpha = decoder.step(encoded, word, state, weights)
         allowed = mask_forbidden(logprobs, word, t, generation)
         words, gain = _extensions(allowed, open_, min(width, decoder.config.vocabulary))  # [I, width, extensions]
-        sums = total.unsqueeze(-1) + gain
-        lengths = (length + open_).clamp_min(1).unsqueeze(-1)
+        sums = total[rows].unsqueeze(-1) + gain
+        lengths = (length[rows] + open_).clamp_min(1).unsqueeze(-1)
         best = (sums / lengths**generation.length_power).flatten(1).topk(width, dim=1).indices  # [I, width]
         parent = best // words.shape[-1]
-        total, word = sums.flatten(1).gather(1, best), words.flatten(1).gather(1, best)
+        total[rows], word = sums.flatten(1).gather(1, best), words.flatten(1).gather(1, best)
         was_open = open_.gather(1, parent)
-        length = length.gather(1, parent) + was_open
+        length[rows] = length[rows].gather(1, parent) + was_open
         state = State(*(_gather(x, parent) for x in (state.h1, state.c1, state.h2, state.c2)))
-        record.reorder(parent)
+        record.reorder(rows, parent)
         record.write(rows, t, word, _gather(allowed, parent), _gather(alpha, parent), was_open)
         open_ = was_open & (word != EOS)
-        if not bool(open_.any()):
+        running = open_.any(1)
+        if not bool(running.any()):
             break
+        if not bool(running.all()):
+            encoded, state = encoded.rows(running), state.rows(running)
+            word, open_, rows = word[running], open_[running], rows[running]
     order = (total / length.clamp_min(1) ** generation.length_power).argsort(dim=1, descending=True, stable=True)
     return record.sentences(t + 1).reordered(order)
 
@@ -309,10 +313,10 @@ class _Record:
         self.attention[images, :, t] = (alpha * open_[..., None, None]).to(self.attention.dtype)
         self.branch_mask[images, :, t] = voting_branches(logprobs, words) & open_.unsqueeze(-1)
 
-    def reorder(self, parent: Tensor) -> None:
-        """Replace sentence s of each image by sentence ``parent[i, s]``."""
-        self.words, self.logprobs = _gather(self.words, parent), _gather(self.logprobs, parent)
-        self.attention, self.branch_mask = _gather(self.attention, parent), _gather(self.branch_mask, parent)
+    def reorder(self, images: Tensor, parent: Tensor) -> None:
+        """Replace sentence s of some images by sentence ``parent[i, s]``."""
+        for part in (self.words, self.logprobs, self.attention, self.branch_mask):
+            part[images] = part[images.unsqueeze(1), parent]
 
     def sentences(self, steps: int) -> Sentences:
         """Sentences of the first ``steps`` steps."""

@@ -15,7 +15,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
 from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode, greedy
 from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.model_folder import build_network, load_vocabulary, read_model, write_model
+from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
 from deixis.types import AttentionTrace, Candidate, Json, Regions
 from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
@@ -126,16 +126,16 @@ class Captioner:
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Captioner:
         """Read what :meth:`save_pretrained` wrote."""
-
-        def build(config: Json) -> tuple[Decoder, Captioner]:
+        with open_model(folder, "captioner") as config:
             sizes = from_dict(DecoderConfig, config["decoder"], BOUNDS)
-            network = build_network(lambda: Decoder(sizes), folder)
-            vocabulary = load_vocabulary(folder, sizes.vocabulary)
-            generation = GenerationConfig.from_json(config.get("generation") or config["style"])
-            return network, cls(network, vocabulary, config["extractor"], str(config["name"]), generation)
-
-        captioner = read_model(folder, "captioner", build)
-        width = captioner.network.config.features
-        captioner.ood = OodDetector.load(Path(folder), width)
-        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name, width)
+            captioner = cls(
+                load_network(Decoder, sizes, folder),
+                load_vocabulary(folder, sizes.vocabulary),
+                config["extractor"],
+                str(config["name"]),
+                GenerationConfig.from_json(config.get("generation") or config["style"]),
+            )
+            captioner.hash = folder_hash(folder)
+        captioner.ood = OodDetector.load(Path(folder), sizes.features)
+        captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name, sizes.features)
         return captioner

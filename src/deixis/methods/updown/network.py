@@ -18,7 +18,6 @@ from torch.nn import functional as F
 
 from deixis.layers.lstm import lstm_gates
 from deixis.layers.noise import drop, fold
-from deixis.layers.old_names import ignore_old_names
 from deixis.layers.padding import PaddedRegions
 from deixis.layers.recurrence import RecurrentWeight, additive_energy
 from deixis.layers.self_attention import SelfAttention
@@ -142,7 +141,7 @@ class Decoder(nn.Module):
         self.key = nn.Linear(c.hidden, c.branches * c.attention, bias=not c.heads)
         self.query = nn.Linear(c.hidden, c.branches * c.attention)
         if c.heads:
-            ignore_old_names(self, "energy", "key.bias")  # version 0.1 had them, without effect
+            self.ignored_names = ("energy", "key.bias")  # version 0.1 had them, without effect
         else:
             self.energy = nn.Parameter(_energy(c.branches, c.attention))
         self.output = nn.Linear(c.hidden, c.vocabulary)  # POS-SCAN Eq. 14, DA Eq. 5, Cyclical Eq. 3
@@ -423,7 +422,7 @@ class Decoder(nn.Module):
 
 def _energy(branches: int, width: int) -> Tensor:
     """Initial weights of the energies of additive attention."""
-    return torch.empty(branches, width).uniform_(-1, 1) / width**0.5
+    return torch.empty(branches, width).uniform_(-1, 1).div_(width**0.5)
 
 
 def _given(part: Tensor | None, feature: str, needed: str) -> Tensor:
