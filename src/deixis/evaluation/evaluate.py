@@ -26,7 +26,7 @@ from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.references import Reference
 from deixis.metrics.retrieval import retrieval
 from deixis.metrics.score import Score
-from deixis.pipelines.caption import DEFAULT, CaptionOptions, beam_width, caption_stream
+from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream, reranks
 from deixis.pipelines.ground import check_place
 from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_grounder, load_models
 from deixis.pipelines.photo import Photo
@@ -84,10 +84,9 @@ def evaluate_captions(
         note = f"{reference.name} ({reference.split}) has boxes, but no phrases for them: grounding is not scored"
         evaluation = replace(evaluation, notes=(*evaluation.notes, note))
     if sign_options:
-        captioner = models.captioner
-        branches = captioner.network.config.branches
-        mark = captioner.generation.mark(beam_width(models, options), branches)
-        evaluation = sign(evaluation, place, options, mark)
+        rules, branches = models.captioner.generation, models.captioner.network.config.branches
+        width = rules.rerank_beam or rules.beam if reranks(models, options) else rules.beam
+        evaluation = sign(evaluation, place, options, rules.mark(width, branches))
     return CaptionEvaluation(results, predictions, evaluation)
 
 
