@@ -99,6 +99,32 @@ def test_a_grounder_with_another_extractor_extracts_its_own_regions(
         assert record["caption"] == alone["caption"]
 
 
+def test_rules_of_generation_are_options_and_stand_in_the_signature(
+    run: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = ["--beam", "3", "--vote-branches", "1", "--max-words", "4", "--length-power", "0.5", "--repeats", "any"]
+    found = evaluated(capsys, run, data, *rules, "--check", "none")
+    marks = "|beam:3|branches:1|sentence:0-4|repeats:any|length_power:0.5|place:"
+    assert all(marks in score["signature"] for score in found["scores"].values())
+    records = [json.loads(line) for line in (run / "eval-test" / "captions.jsonl").read_text().splitlines()]
+    assert all(len(record["words"]) <= 4 for record in records)
+    for record in records[:2]:
+        order = ["caption", str(data / record["image"]), "--model", str(run), *rules, "--check", "none", "--json"]
+        assert cli.run(order) == 0
+        assert json.loads(capsys.readouterr().out)["caption"] == record["caption"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [(["--beam", "0"], "--beam must be from 1 to 100"), (["--vote-branches", "9"], "--vote-branches 9: tiny has")],
+)
+def test_rules_that_a_model_cannot_follow_are_refused(
+    run: Path, data: Path, capsys: pytest.CaptureFixture[str], rules: list[str], reason: str
+) -> None:
+    assert cli.run(["eval", str(run), "--data", str(data), *rules]) != 0
+    assert reason in capsys.readouterr().err
+
+
 def test_options_of_the_pipeline_are_recorded(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = evaluated(capsys, run, data, "--place", "vote", "--rerank", "none", "--check", "none")
     assert found["place"] == "vote"

@@ -6,6 +6,7 @@ import argparse
 import json
 import pickle
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch import Tensor
 from deixis.cli import run
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.updown.decode import greedy
+from deixis.methods.updown.model import Captioner
 from deixis.model_folder import read_supervision
 from deixis.types import Regions
 from deixis.vision.store import Contents, StoreWriter
@@ -132,6 +135,66 @@ def test_other_variants_of_scan_are_refused(
     assert run([*args, "-o", str(tmp_path / "model")]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
+
+
+# Up-Down ------------------------------------------------------------------------------------------------------------
+
+
+def write_updown(folder: Path, words: int = 30, unknown: bool = True, **changed: Tensor) -> tuple[Path, Path]:
+    """Write ``model-best.pth`` and ``flickrtalk.json`` as the published scripts do: id 0 is begin, end and padding."""
+    values = golden("updown.npz")
+    weights = OrderedDict((key.removeprefix("w/"), value) for key, value in values.items() if key.startswith("w/"))
+    torch.save(OrderedDict({**weights, **changed}), folder / "model-best.pth")
+    names = [f"w{i}" for i in range(1, words)] + (["UNK"] if unknown else [f"w{words}"])
+    content = {"ix_to_word": {str(i): name for i, name in enumerate(names, 1)}, "images": []}
+    (folder / "flickrtalk.json").write_text(json.dumps(content))
+    return folder / "model-best.pth", folder / "flickrtalk.json"
+
+
+def import_updown(tmp_path: Path, store: Path, weights: Path, vocabulary: Path) -> int:
+    args = ["import", "updown", str(weights), "--vocabulary", str(vocabulary), "--features", str(store)]
+    return run([*args, "-o", str(tmp_path / "captioner")])
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_updown_writes_the_published_sentences(tmp_path: Path, store: Path, unknown: bool) -> None:
+    assert import_updown(tmp_path, store, *write_updown(tmp_path, unknown=unknown)) == 0
+    captioner = Captioner.from_pretrained(tmp_path / "captioner")
+    values = golden("updown.npz")
+    encoded = captioner.network.encode(values["att"], torch.ones(values["att"].shape[:2]).bool(), values["fc"])
+    with torch.no_grad():
+        said = greedy(captioner.network, encoded, replace(captioner.generation, max_words=9))
+    theirs = values["greedy_seq"]
+    names = {0: "", **{i: f"w{i}" for i in range(1, 31)}, **({30: "<unk>"} if unknown else {})}
+    for row, words in enumerate(theirs.tolist()):
+        expected = tuple(names[word] for word in words if word)
+        assert captioner.vocabulary.decode(said.words[row, 0].tolist()) == expected
+    torch.testing.assert_close(said.logprobs[:, 0], values["greedy_logprobs"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(said.attention[:, 0, :, 0], values["greedy_att"], atol=1e-5, rtol=0)
+    assert captioner.extractor.name == "bottom-up-0123abcd"
+    assert read_supervision(tmp_path / "captioner") == "photographs with captions, no boxes; proposals: boxes"
+
+
+@pytest.mark.parametrize(
+    ("words", "changed", "message"),
+    [
+        (29, {}, "has 29 words, and"),
+        (30, {"att_embed.1.running_mean": torch.zeros(3)}, "unknown weights 'att_embed.1.running_mean'"),
+        (30, {"core.lang_lstm.weight_hh": torch.zeros(3, 3)}, "of another size: language_lstm.weight_hh"),
+        (30, {"fc_embed.0.weight": torch.zeros(24, 7)}, "of another size: embed_image.weight"),
+    ],
+)
+def test_other_captioners_are_refused(
+    tmp_path: Path,
+    store: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: int,
+    changed: dict[str, Tensor],
+    message: str,
+) -> None:
+    assert import_updown(tmp_path, store, *write_updown(tmp_path, words, **changed)) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "captioner").exists()
 
 
 # Files that cannot be used ------------------------------------------------------------------------------------------

@@ -267,6 +267,13 @@ def test_grounded_captions_of_a_data_set(tmp_path, flickr, run):
     small = write_lines(tmp_path / "small.jsonl", captions(man=[5, 5, 20, 20]))
     _, partial, _ = run(small, "--reference", flickr, "--min-count", "3", "--json", "--metrics", "errors")
     assert partial["scores"]["wrong_partial"]["value"] == 1.0
+    # as an upper bound, a box inside the true box is correct: the figures are those of the true box
+    choose = ["--min-count", "3", "--json", "--metrics", "grounding", "--accept-partial"]
+    _, bound, _ = run(small, "--reference", flickr, *choose)
+    for name in ("recall_all", "precision_loc"):
+        assert bound["scores"][name]["value"] == scores[name]["value"]
+        assert "iou:>0.5+1px or inside" in bound["scores"][name]["signature"]
+        assert "or inside" not in scores[name]["signature"]
 
 
 def test_minimum_count_follows_the_size_of_the_training_split(tmp_path, flickr, run):

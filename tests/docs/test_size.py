@@ -15,9 +15,9 @@ PACKAGE = ROOT / "src" / "deixis"
 
 LINES = {"data/scenes": 1_806, "evaluation/tables": 600}
 """Folder -> most lines of Python."""
-COMMAND_LINES = 150  # of one verb
+COMMAND_LINES = 180  # of one verb
 
-TRACE = {"caption": (360, 69), "ground": (236, 49)}
+TRACE = {"caption": (380, 69), "ground": (236, 49)}
 """Verb -> most functions and files of the package that one photograph runs, with empty caches."""
 
 

@@ -8,9 +8,12 @@ import pytest
 
 from deixis import DeixisError, cli
 from deixis.data.scenes import make_scene
+from deixis.language.vocabulary import Vocabulary
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe
+from deixis.methods.updown.train import class_names, object_classes, prepare
 from deixis.runs.run import run_recipe
+from deixis.training.callbacks import Callbacks
 from deixis.training.data import TrainingData
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
@@ -110,6 +113,54 @@ def test_supervision_takes_the_boxes_of_head_nouns(tmp_path: Path) -> None:
     line = json.loads((tmp_path / "log.jsonl").read_text())
     assert line["losses"]["attention"] > 0
     assert set(line["scores"]) == {"CIDEr", "BLEU-4", "F1_all", "F1_loc"}  # validation images have boxes
+
+
+def test_region_classes_are_learnt_from_boxes(tmp_path: Path) -> None:
+    eyes = named_extractor("tiny", "grid")
+    samples = [make_scene(0, i, size=96) for i in range(6)]
+    regions = {s.image_id: eyes.extract(s.open()) for s in samples}
+    data = TrainingData(samples, samples, regions, eyes.to_json(), "scenes")
+    recipe = quick(UPDOWN_RECIPES["gvd-supervised-small"])
+    run_recipe(recipe, data, tmp_path)
+    losses = json.loads((tmp_path / "log.jsonl").read_text())["losses"]
+    assert min(losses["attention"], losses["classes"], losses["grounding"]) > 0
+    names = class_names(recipe, data)
+    assert names[0] == "__background__"
+    assert Captioner.from_pretrained(tmp_path).network.config.classes == len(names)
+    examples = prepare(
+        recipe, samples, Vocabulary.build(c.tokens for s in samples for c in s.captions), names, object_classes(data)
+    )
+    labels = {target.label for example in examples for target in example.targets or ()}
+    assert max(labels) >= 1
+    for example, sample in zip(examples, samples, strict=True):
+        for target in example.targets or ():
+            phrases = sample.captions[target.caption].phrases
+            classes = {
+                p.types[0] for p in phrases if p.start <= target.word < p.end
+            }  # scenes have classes of their own
+            assert {names[target.label]} == classes
+
+
+def test_a_run_stopped_in_the_first_phase_speaks_with_the_trained_branch_only(
+    folder: tuple[Path, Path], tmp_path: Path
+) -> None:
+    data, store = folder
+    recipe = quick(UPDOWN_RECIPES["distributed-attention-small"])
+    found = TrainingData.from_folder(data, FeatureStore(store))
+
+    class Stopped(Exception): ...
+
+    def stop(epoch: int, scores: object, better: bool) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        run_recipe(recipe, found, tmp_path, Callbacks(validated=stop))
+    model = Captioner.from_pretrained(tmp_path)
+    assert (model.network.config.branches, model.generation.branches) == (4, 1)
+    ((caption, *_),) = model.decode([FeatureStore(store)["val-0.png"]])
+    assert caption.trace.attention.shape[1] == 1
+    run_recipe(recipe, found, tmp_path)
+    assert Captioner.from_pretrained(tmp_path).generation.branches is None
 
 
 def test_features_that_do_not_belong_are_told(folder: tuple[Path, Path], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from deixis import DeixisError, Regions
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.updown.batches import Example, Target, collate
+from deixis.methods.updown.batches import Example, Target, collate, one_caption_each
 from deixis.methods.updown.decode import Sentences
 from deixis.methods.updown.losses.self_critical import Images, reward_converged
 from deixis.methods.updown.network import Decoder
@@ -223,10 +223,11 @@ def right(decoder: Decoder, telling: bool = False) -> tuple[float, float]:
     with torch.no_grad():
         decoded = decoder(decoder.encode_regions(batch.regions), batch.words[..., :-1])
         said = decoder.word_logprobs(decoded.states)[:, 0, :, 0].argmax(-1)
-    assert batch.positive is not None
-    nouns = batch.positive.any(-1)[:, 0]
+    assert batch.overlap is not None
+    positive = batch.overlap > 0.5
+    nouns = positive.any(-1)[:, 0]
     looked = decoded.attention[:, 0, :, 0].argmax(-1)[nouns]
-    found = batch.positive[:, 0][nouns].gather(-1, looked.unsqueeze(-1))
+    found = positive[:, 0][nouns].gather(-1, looked.unsqueeze(-1))
     return (said[nouns] == batch.words[:, 0, 1:][nouns]).float().mean().item(), found.float().mean().item()
 
 
@@ -294,13 +295,98 @@ def test_every_recipe_takes_a_step(recipe: UpDownRecipe) -> None:
     assert all(moved), [n for (n, _), m in zip(network.named_parameters(), moved, strict=True) if not m]
 
 
-def test_supervision_without_boxes_is_refused() -> None:
+@pytest.mark.parametrize("name", ["supervised-small", "gvd-supervised-small"])
+def test_a_batch_without_boxes_has_no_supervised_loss(name: str) -> None:
+    examples, regions = world(2)
+    recipe = tiny(name)
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
+    batch = collate([replace(example, targets=()) for example in examples], regions, VOCABULARY.pad)
+    terms = network(recipe.phases[0], batch, 0.0)
+    assert float(terms.pop("words").detach()) > 0
+    assert terms
+    assert all(term.item() == 0 for term in terms.values())
+
+
+def test_a_supervised_batch_without_targets_is_refused() -> None:
     examples, regions = world(2)
     recipe = tiny("supervised-small")
     network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
-    batch = collate([replace(example, targets=()) for example in examples], regions, VOCABULARY.pad)
-    with pytest.raises(DeixisError, match="boxes"):
+    batch = collate([replace(example, targets=None) for example in examples], regions, VOCABULARY.pad)
+    with pytest.raises(ValueError, match="no targets"):
         network(recipe.phases[0], batch, 0.0)
+
+
+def test_later_phases_continue_the_decay_and_some_have_none(tmp_path: Path) -> None:
+    rates: list[float] = []
+    callbacks = Callbacks(step=lambda step: rates.append(step.lr))
+    phases = (Phase(1), Phase(2), Phase(2, lr=4.0, decay=False))
+    recipe = replace(tiny(schedule=Schedule(lr=1.0, decay=0.5, decay_every=2, min_lr=0.4)), phases=phases)
+    run(recipe, tmp_path, callbacks)
+    assert rates[::5] == [1.0, 1.0, 0.5, 4.0, 4.0]  # the decay comes after two epochs of the first two phases
+    rates.clear()
+    low = Schedule(lr=1.0, decay=0.1, decay_every=1, min_lr=0.4)
+    run(tiny(epochs=3, schedule=low), tmp_path / "low", callbacks)
+    assert rates[::5] == [1.0, 0.4, 0.4]
+
+
+def test_a_phase_starts_from_the_best_epoch_of_the_phase_before(tmp_path: Path) -> None:
+    """The first phase is best after its first epoch; later steps of a rate of zero show what the second began with."""
+    recipe = replace(tiny(schedule=Schedule(lr=1e-2)), phases=(Phase(3), Phase(1, lr=1e-30, from_best=True)))
+    examples, regions = world()
+    scores, kept = iter([0.9, 0.5, 0.1, 0.3]), []
+
+    def save(network: Network, epoch: int, scores: Scores) -> None:
+        kept.append({name: value.clone() for name, value in network.state_dict().items()})
+
+    network = train(
+        recipe,
+        Network(recipe, fill(recipe, VOCABULARY, regions["0"])),
+        examples,
+        lambda some, keys: collate(some, regions, VOCABULARY.pad, keys),
+        tmp_path,
+        lambda network, phase: {"CIDEr": next(scores)},
+        save,
+        restore=lambda network: network.load_state_dict(kept[0]),
+    )
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(value, kept[0][name], msg=name)
+
+
+def test_gradients_are_clipped_by_value(tmp_path: Path) -> None:
+    seen: list[float] = []
+    examples, regions = world()
+    recipe = tiny(epochs=1, schedule=Schedule(lr=1e-3, clip_norm=0.0, clip_value=1e-4))
+    network = Network(recipe, fill(recipe, VOCABULARY, regions["0"]))
+    train(
+        recipe,
+        network,
+        examples,
+        lambda some, keys: collate(some, regions, VOCABULARY.pad, keys),
+        tmp_path,
+        lambda network, phase: {"CIDEr": 0.0},
+        lambda network, epoch, scores: None,
+        after_step=lambda: seen.extend(float(p.grad.abs().max()) for p in network.parameters() if p.grad is not None),
+    )
+    assert max(seen) == pytest.approx(1e-4)
+
+
+def test_batches_of_captions_have_one_caption_of_an_image() -> None:
+    targets = (Target(0, 1, (0, 0, 1, 1), 2), Target(1, 3, (0, 0, 1, 1), 4))
+    example = Example("a", ((1, 5, 2), (1, 6, 7, 2)), ((True,), (False,)), (), targets)
+    first, second = one_caption_each([example])
+    assert (first.captions, second.captions) == (((1, 5, 2),), ((1, 6, 7, 2),))
+    assert (first.visual, second.nouns) == (((True,),), ())
+    assert second.targets == (Target(0, 3, (0, 0, 1, 1), 4),)
+    assert one_caption_each([replace(example, targets=None)])[0].targets is None
+
+
+def test_scheduled_sampling_rises_in_steps() -> None:
+    recipe = UPDOWN_RECIPES["updown"]  # 30 epochs
+    assert [round(recipe.sampling_chance(epoch / 30), 2) for epoch in (0, 4, 5, 9, 10, 24, 25, 29)] == [
+        *(0, 0, 0.05, 0.05, 0.1, 0.2, 0.25, 0.25)
+    ]
+    linear = replace(recipe, sampling_step=0.0)
+    assert linear.sampling_chance(0.5) == pytest.approx(0.125)
 
 
 def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
@@ -493,7 +579,7 @@ def follow(run: Path, **changes: Any) -> tuple[Line, list[float], list[Any]]:
         recipe,
         Line(),
         [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0],
-        lambda some: Numbers(torch.tensor(some)),
+        lambda some, keys: Numbers(torch.tensor(some)),
         run,
         lambda network, phase: {"score": 1.0},
         lambda network, epoch, scores: events.append(("save", epoch)),

@@ -15,6 +15,8 @@ from deixis.commands.console import (
     CheckOption,
     Clock,
     Device,
+    Generation,
+    GenerationOptions,
     PlaceOption,
     Processes,
     Profile,
@@ -47,6 +49,7 @@ def caption(
     rerank: RerankOption = "grounder",
     place: PlaceOption = None,
     check: CheckOption = "all",
+    generation: Generation = GenerationOptions(),  # noqa: B008
     draw: Path | None = None,
     branches: Path | None = None,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
@@ -108,6 +111,7 @@ def caption(
         torch.set_num_threads(threads)
     with console.status("loading the models"), clock.measure("load"):
         models = load_models(model, grounder, device)
+        generation.apply(models.captioner)
     skipped: list[str] = []
     done = low_confidence = 0
     with nullcontext() if out is None else CaptionsFile(out, models.name) as file:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
@@ -27,6 +28,7 @@ from deixis.types import Json
 
 if TYPE_CHECKING:
     from deixis.evaluation.split import SplitPhotos
+    from deixis.methods.updown.model import Captioner
     from deixis.metrics.evaluate import Evaluation
     from deixis.pipelines.caption import CaptionOptions
     from deixis.vision.extractor import RegionExtractor
@@ -81,6 +83,43 @@ CheckOption = Annotated[
     Literal["all", "none"],
     tyro.conf.arg(help="run the checks of a caption (second look, out of distribution, match, gain), or none."),
 ]
+
+
+@dataclass(frozen=True)
+class GenerationOptions:
+    """Rules of generation; those that are not given are the model's own."""
+
+    beam: int | None = None  # beam width; with a reranking grounder the number of sentences that it ranks
+    vote_branches: int | None = None  # attention branches that vote and ground, the first of them
+    max_words: int | None = None  # maximum length of a sentence
+    min_words: int | None = None  # minimum length of a sentence
+    length_power: float | None = None  # beam sentences are ranked by log-probability / length ** this
+    # any: words may repeat; apart: no word follows itself; none: a beam sentence that repeats a word is ranked last
+    repeats: Literal["any", "apart", "none"] | None = None
+
+    def apply(self, captioner: Captioner) -> None:
+        """Change how a captioner writes."""
+        from deixis.errors import UsageError
+        from deixis.methods.updown.decode import BOUNDS
+
+        given = {name: value for name, value in vars(self).items() if value is not None and name != "repeats"}
+        for name, value in given.items():
+            low, high = BOUNDS["branches" if name == "vote_branches" else name]
+            if not low <= value <= high:
+                raise UsageError(f"--{name.replace('_', '-')} must be from {low} to {high}.")
+        branches = captioner.network.config.branches
+        if (given.get("vote_branches") or 1) > branches:
+            raise UsageError(f"--vote-branches {self.vote_branches}: {captioner.name} has {branches}.")
+        if "beam" in given:
+            given["rerank_beam"] = 0
+        if "vote_branches" in given:
+            given["branches"] = given.pop("vote_branches")
+        if self.repeats is not None:
+            given |= {"allow_repeated_words": self.repeats != "none", "allow_adjacent_repeats": self.repeats == "any"}
+        captioner.generation = replace(captioner.generation, **given)
+
+
+Generation = Annotated[GenerationOptions, tyro.conf.arg(name="")]
 
 
 def caption_options(rerank: str, place: str | None, check: str) -> CaptionOptions:

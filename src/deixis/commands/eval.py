@@ -13,6 +13,8 @@ from deixis.commands.console import (
     AsJson,
     CheckOption,
     Device,
+    Generation,
+    GenerationOptions,
     PlaceOption,
     Quiet,
     RerankOption,
@@ -41,6 +43,7 @@ def eval(
     rerank: RerankOption = "grounder",
     place: PlaceOption = None,
     check: CheckOption = "all",
+    generation: Generation = GenerationOptions(),  # noqa: B008
     classes: Path | None = None,
     spice_jars: Path | None = None,
     shown: int = 12,
@@ -116,6 +119,7 @@ def eval(
         if proposals is not None:
             raise UsageError("--proposals is for phrase grounders with heat maps (ALBEF, AMC). Remove it.")
         models = load_models(model, grounder, device)
+        generation.apply(models.captioner)
         if models.grounder is not None:
             other = model_folder(grounder or models.grounder.name)
             about["grounder"] = models.grounder.name

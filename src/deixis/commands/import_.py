@@ -15,10 +15,11 @@ from deixis.vision.store import FeatureStore
 if TYPE_CHECKING:
     from deixis.training.published import Imported
 
-Kind = Literal["scan", "albef", "amc"]
+Kind = Literal["scan", "updown", "albef", "amc"]
 
 READERS: dict[Kind, tuple[str, str]] = {
     "scan": ("deixis.methods.scan.published", "import_published"),
+    "updown": ("deixis.methods.updown.published", "import_published"),
     "albef": ("deixis.methods.albef.published", "import_albef"),
     "amc": ("deixis.methods.albef.published", "import_amc"),
 }
@@ -41,7 +42,8 @@ def import_(
 
     For example: deixis import scan model_best.pth.tar --vocabulary f30k_precomp_vocab.json --features f.store -o m
 
-    No code of the file is run. Kinds: scan (SCAN and POS-SCAN), albef (pre-trained or fine-tuned), amc.
+    No code of the file is run. Kinds: scan (SCAN and POS-SCAN), updown (captioners of POS-SCAN), albef (pre-trained or
+    fine-tuned), amc.
 
     Args:
         kind: kind of the weights.

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from deixis.commands.console import AsJson, Quiet, print_evaluation, stderr_console
+from deixis.commands.console import AsJson, Quiet, Switch, print_evaluation, stderr_console
 from deixis.data.dictionary import read_classes
 from deixis.errors import UsageError
 from deixis.metrics.densevid import (
@@ -34,6 +34,7 @@ def score(
     metrics: tuple[str, ...] = (),
     format: Literal["auto", "deixis", "coco", "gvd", "florence-2", "kosmos-2"] = "auto",
     protocol: Literal["official", "paper"] = "official",
+    accept_partial: Switch = False,
     missing: Literal["error", "zero", "skip"] = "error",
     lemmas: Path | None = None,
     min_count: int | None = None,
@@ -64,6 +65,7 @@ def score(
             F1_all or CIDEr. Everything that applies if not given.
         format: format of the predictions, if it is not recognised.
         protocol: conventions of grounded captions: those of the published evaluators or those of the papers.
+        accept_partial: count a box inside the true box as correct, the upper bound of Distributed Attention (Sec. 4.5).
         missing: how a missing prediction counts: as an error of the command, as wrong (zero), or not at all (skip).
         lemmas: JSON map from words to lemmas, used instead of spaCy to compare with other tools.
         min_count: minimum frequency of an object class in the training captions. If not given: 100 for the whole of
@@ -89,6 +91,7 @@ def score(
             metrics=metrics,
             missing=missing,
             protocol=protocol,
+            accept_partial=accept_partial,
             lemmas=None if lemmas is None else read_lemmas(lemmas),
             min_count=min_count,
             proposals=None if proposals is None else read_proposals(proposals, truth.images),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from deixis.commands.console import Device, Quiet, Switch, Threads, stderr_console
+from deixis.commands.console import Device, Quiet, Switch, Threads, print_json, stderr_console
 from deixis.data.dictionary import read_classes, read_vocabulary
 from deixis.files import exclusive, make_folder, write_atomic
 from deixis.runs.options import AddedLosses, matcher
@@ -30,7 +30,10 @@ Losses that add up, for every recipe of a captioner:
   --reward-model MATCHER  add the match score of a matcher to the reward (needs --reward)
 MATCHER is scan, pos-scan or the folder of a trained matcher. Without a folder the matcher is trained first, inside
 RUN; small recipes train small matchers. For example:
-  deixis train distributed-attention-small --teacher pos-scan --cycle --reward cider --data ..."""
+  deixis train distributed-attention-small --teacher pos-scan --cycle --reward cider --data ...
+
+--dry-run (captioners, without --data, --features and --out) builds the network on random tensors of the published
+shapes and prints parameters, peak memory, seconds a step, steps and hours of the whole schedule; --json as JSON."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,24 @@ def cli(args: Sequence[str]) -> int:
         return 0
     name, *rest = args
     refuse_old_options(rest)
-    recipe = AddedLosses.parse(rest)[0].add_to(find_recipe(name))
+    added, others = AddedLosses.parse(rest)
+    recipe = added.add_to(find_recipe(name))
+    if "--dry-run" in others:
+        return dry_run(recipe, others)
     features: Any = tyro.MISSING if recipe.uses_regions else ()
     default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
+
+
+def dry_run(recipe: Recipe, args: Sequence[str]) -> int:
+    """Measure a recipe at full size; ``args`` are values of the recipe, and --json."""
+    from deixis.runs.dry_run import with_arguments
+
+    with stderr_console("--json" in args).status(f"{recipe.name} on random tensors"):
+        found = with_arguments(recipe, [arg for arg in args if arg not in ("--json", "--dry-run")])
+    print_json(found.to_json()) if "--json" in args else print(found.text())
+    return 0
 
 
 def train(options: Options[Recipe]) -> int:

@@ -26,7 +26,7 @@ from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.references import Reference
 from deixis.metrics.retrieval import retrieval
 from deixis.metrics.score import Score
-from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream
+from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream, reranks
 from deixis.pipelines.ground import check_place
 from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_grounder, load_models
 from deixis.pipelines.photo import Photo
@@ -83,7 +83,11 @@ def evaluate_captions(
     if not reference.phrases and any(len(entity.boxes) for sample in reference.samples for entity in sample.entities):
         note = f"{reference.name} ({reference.split}) has boxes, but no phrases for them: grounding is not scored"
         evaluation = replace(evaluation, notes=(*evaluation.notes, note))
-    return CaptionEvaluation(results, predictions, sign(evaluation, place, options) if sign_options else evaluation)
+    if sign_options:
+        rules, branches = models.captioner.generation, models.captioner.network.config.branches
+        width = rules.rerank_beam or rules.beam if reranks(models, options) else rules.beam
+        evaluation = sign(evaluation, place, options, rules.mark(width, branches))
+    return CaptionEvaluation(results, predictions, evaluation)
 
 
 def has_boxed_frames(reference: Reference) -> bool:
@@ -91,9 +95,9 @@ def has_boxed_frames(reference: Reference) -> bool:
     return reference.video and any(len(entity.boxes) for s in reference.samples for entity in s.entities)
 
 
-def sign(evaluation: Evaluation, place: str, options: CaptionOptions) -> Evaluation:
-    """Add the source of the boxes and the disabled pipeline steps to each signature."""
-    mark = f"place:{place}|words:{'own' if place in ('attention', 'vote') else 'head'}"
+def sign(evaluation: Evaluation, place: str, options: CaptionOptions, generation: str) -> Evaluation:
+    """Add the rules of generation, the source of the boxes and the disabled pipeline steps to each signature."""
+    mark = f"{generation}|place:{place}|words:{'own' if place in ('attention', 'vote') else 'head'}"
     if options.rerank == "none":
         mark += "|rerank:none"
     if options.checks != DEFAULT.checks:

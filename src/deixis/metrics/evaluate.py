@@ -56,6 +56,7 @@ class Options:
     metrics: tuple[str, ...] = ()  # groups or names of scores; empty: all applicable ones
     missing: Literal["error", "zero", "skip"] = "error"
     protocol: Literal["official", "paper"] = "official"
+    accept_partial: bool = False  # a box inside the true box is correct: the upper bound of Distributed Attention
     lemmas: Mapping[str, str] | None = None  # word -> lemma; None: spaCy
     min_count: int | None = None  # minimum mentions of a class in training captions; see object_words.default_minimum
     proposals: Mapping[str, npt.NDArray[np.float64]] | None = None
@@ -382,9 +383,9 @@ class _Run:
 
     @property
     def protocol(self) -> grounded_captions.Protocol:
-        if self.options.protocol == "paper":
-            return grounded_captions.PAPER
-        return grounded_captions.ACTIVITYNET if self.reference.video else grounded_captions.FLICKR30K
+        official = grounded_captions.ACTIVITYNET if self.reference.video else grounded_captions.FLICKR30K
+        chosen = grounded_captions.PAPER if self.options.protocol == "paper" else official
+        return replace(chosen, partial=self.options.accept_partial)
 
     def about(self, missing: bool) -> dict[str, object]:
         """First fields of each signature; includes the treatment of missing predictions if there are any."""

@@ -99,12 +99,17 @@ def _sentence(caption: Caption, parsed: Parse, classes: ObjectClasses, places: S
         if place is None:
             continue
         at = phrase.start if _has_class(phrase) else parsed.head(phrase.start, phrase.end)
-        name = phrase.types[0] if _has_class(phrase) else classes.of_phrase(parsed, phrase)
+        name = phrase_class(parsed, phrase, classes)
         if at is not None and name is not None:
             words[at] = ObjectWord(name, at, *place)
     # a token with a class is replaced by the class name, so that both sides are comparable
     tokens = tuple(classes.of(token) or lemma for token, lemma in zip(parsed.tokens, parsed.lemmas, strict=True))
     return Sentence(tuple(words[at] for at in sorted(words)), tokens)
+
+
+def phrase_class(parsed: Parse, phrase: Phrase, classes: ObjectClasses) -> str | None:
+    """Return the class of a phrase: that of the data set where it gives one, else that of the head noun."""
+    return phrase.types[0] if _has_class(phrase) else classes.of_phrase(parsed, phrase)
 
 
 def _place(entity: Entity) -> Place:

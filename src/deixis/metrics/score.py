@@ -50,7 +50,10 @@ def signature(**fields: object) -> str:
     return "|".join([*(f"{name}:{value}" for name, value in fields.items()), f"v{__version__}"])
 
 
-SYSTEM_FIELDS = ("place", "words", "rerank", "checks")
+SYSTEM_FIELDS = (
+    *("place", "words", "rerank", "checks"),
+    *("beam", "branches", "sentence", "repeats", "length_power", "unknown"),  # rules of generation
+)
 """Fields of a signature that describe the scored system, not the evaluation protocol."""
 
 

@@ -41,6 +41,7 @@ def train(
     save: Callable[[Net, int, Scores], None],
     callbacks: Callbacks | None = None,
     finished: Callable[[Sequence[Line]], bool] = lambda lines: False,
+    restore: Callable[[Net], None] | None = None,
     save_every: float = 120.0,
     prefetch: Callable[[list[Example]], None] = lambda examples: None,
     after_step: Callable[[], None] = lambda: None,
@@ -51,8 +52,9 @@ def train(
     ``network(phase, batch, progress)`` returns the weighted loss terms of a batch. ``progress`` increases from 0 to 1
     during training. Terms without gradient are only logged. ``validate`` returns scores. The best epoch of the last
     phase has the highest ``recipe.monitor`` and, among equal scores, the lowest training loss. ``finished(lines)`` gets
-    the log of the current phase and returns True to end it. ``collate(examples, keys)`` makes a batch; ``keys`` are the
-    random keys of the examples (:mod:`deixis.layers.noise`).
+    the log of the current phase and returns True to end it. ``restore(network)`` loads the weights that ``save`` wrote
+    last, for phases that start from the best epoch. ``collate(examples, keys)`` makes a batch; ``keys`` are the random
+    keys of the examples (:mod:`deixis.layers.noise`).
 
     A batch is computed in ``recipe.accumulate`` parts; their terms are weighted by their number of examples.
     ``prefetch`` gets the examples of the next batch before the current one is computed. ``after_step`` is called after
@@ -83,6 +85,9 @@ def train(
             continue
         if progress.batch == 0 and progress.epoch == start:
             _start_phase(recipe, phase, progress)
+            if phase.from_best and start and restore is not None:
+                restore(network)
+                optimiser.state.clear()
         network.train()
         shuffled = (order or _shuffle(len(examples)))(recipe.seed, progress.epoch)
         for rows, following in pairwise([*_batches(shuffled, recipe.batch_images, progress.batch), shuffled[:0]]):
@@ -106,6 +111,8 @@ def train(
             losses, loss = _totals(logged)
             if recipe.schedule.clip_norm:
                 nn.utils.clip_grad_norm_(trained, recipe.schedule.clip_norm)
+            if recipe.schedule.clip_value:
+                nn.utils.clip_grad_value_(trained, recipe.schedule.clip_value)
             optimiser.step()
             after_step()
             _count(progress, losses, loss)
@@ -269,9 +276,11 @@ def _end_epoch(
     lines = [*read_log(run), line]
     append_line(run, line)
     done, schedule = progress.epoch - start + 1, recipe.schedule
-    counted, limit = (done, schedule.decay_every) if schedule.decay_every else (progress.waited, schedule.patience)
-    if not schedule.milestones and counted and counted % limit == 0:
-        progress.lr *= schedule.decay
+    # phases without a rate of their own continue the counter of the phase before
+    count = done if phase.lr else progress.epoch + 1
+    counted, limit = (count, schedule.decay_every) if schedule.decay_every else (progress.waited, schedule.patience)
+    if phase.decay and not schedule.milestones and counted and counted % limit == 0:
+        progress.lr = max(progress.lr * schedule.decay, min(progress.lr, schedule.min_lr))
     stop = schedule.early_stop_epochs
     if (stop and progress.waited >= stop) or finished(lines[-done:]):
         progress.stopped_phase = start + phase.epochs

@@ -22,6 +22,8 @@ class Phase:
     loss: str = ""  # a loss of the method; empty: its first
     branches: int = 0  # attention branches of a captioner that are trained; 0: all
     lr: float = 0.0  # learning rate at the start of the phase; 0: that of the schedule
+    decay: bool = True  # whether the learning rate decays in this phase
+    from_best: bool = False  # start from the weights of the best epoch of the phase before, not of its last
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,13 @@ class Schedule:
     cosine: bool = False  # cosine of ALBEF's and AMC's code instead of all decays: see loop.cosine_lr
     warmup_epochs: int = 0  # of the cosine: units of 100 steps in the first epoch
     warmup_lr: float = 0.0  # of the cosine: learning rate of the first step
-    min_lr: float = 0.0  # of the cosine: last learning rate
+    min_lr: float = 0.0  # last learning rate of the cosine; other decays do not go below it
     decay: float = 0.8  # factor of the learning rate
     milestones: tuple[float, ...] = ()  # shares of the training after which the rate decays, in place of the next two
     decay_every: int = 3  # epochs between decays; 0: decay after `patience` epochs without improvement
     patience: int = 3
     clip_norm: float = 0.1  # maximum gradient norm; 0: no clipping
+    clip_value: float = 0.0  # maximum absolute value of each gradient; 0: no clipping
     early_stop_epochs: int = 0  # epochs without improvement that end a phase; 0: never
 
 
@@ -57,7 +60,7 @@ class Recipe:
     paper: str  # row of the paper's table
     phases: tuple[Phase, ...]
     schedule: Schedule = field(default_factory=Schedule)
-    batch_images: int = 13  # images per batch, each with five captions: about 64 captions, as in the papers
+    batch_images: int = 13  # images per batch, each with all its captions
     min_count: int = 5  # minimum occurrences of a vocabulary word in the training captions
     max_words: int = 20  # maximum length of training captions and of generated sentences
     monitor: str  # validation score that selects the best epoch

@@ -183,6 +183,15 @@ def test_rules_hold() -> None:
     assert repeated.any()  # so the rule had something to forbid
 
 
+def test_the_unknown_word_is_generated_where_the_rules_allow_it() -> None:
+    decoder, encoded = decoder_and_images(images=3)
+    with torch.no_grad():
+        decoder.output.bias[3] += 100.0
+    allowed = replace(FREE, allow_unknown=True)
+    assert torch.all(greedy(decoder, encoded, allowed).words == 3)
+    assert not (greedy(decoder, encoded, FREE).words == 3).any()
+
+
 def test_configurations_of_version_01_are_read() -> None:
     old = {"beam": 8, "judged": 16, "echoes": False, "repeats": True, "place": "best", "max_words": 12}
     expected = GenerationConfig(

@@ -87,13 +87,13 @@ def test_supervision_counts_the_annotated_frame_only():
     box = tuple(clip().boxes[1].tolist())
     example = Example("v", ((1, 4, 5, 2),), targets=(Target(0, 1, box, frame=0),))
     batch = collate([example], {"v": clip()}, 0)
-    assert batch.positive[0, 0, 1].tolist() == [False, True, False, False, False]
+    assert (batch.overlap > 0.5)[0, 0, 1].tolist() == [False, True, False, False, False]
     assert batch.within[0, 0, 1].tolist() == [True, True, True, False, False]
     attention = torch.tensor([0.1, 0.2, 0.1, 0.5, 0.1]).expand(1, 1, 3, 1, 5)
     # -log(.2 / (.1 + .2 + .1)): the attention in frame 1 has no effect
-    assert attention_nll(attention, batch.positive, batch.within).item() == pytest.approx(-np.log(0.5))
+    assert attention_nll(attention, batch.overlap > 0.5, batch.within).item() == pytest.approx(-np.log(0.5))
     other = collate([replace(example, targets=(Target(0, 1, box, frame=1),))], {"v": clip()}, 0)
-    assert not other.positive.any()  # the box is right, the frame is wrong
+    assert not (other.overlap > 0.5).any()  # the box is right, the frame is wrong
 
 
 def test_the_threshold_of_shown_frames():

@@ -35,7 +35,7 @@ class Example:
     captions: tuple[tuple[int, ...], ...]
     visual: tuple[tuple[bool, ...], ...] = ()  # of each caption's words: nouns and verbs; empty: not needed
     nouns: tuple[tuple[bool, ...], ...] = ()  # the same for nouns of the distillation
-    targets: tuple[Target, ...] = ()
+    targets: tuple[Target, ...] | None = None  # None: no loss needs boxes
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,9 @@ class Batch:
     images: tuple[str, ...] = ()  # [I] their ids
     visual: Tensor | None = None  # [I, C, T - 1] of the words behind bos
     nouns: Tensor | None = None  # [I, C, T - 1] likewise
-    positive: Tensor | None = None  # [I, C, T - 1, N] regions with an IoU over .5 with the word's true box
+    overlap: Tensor | None = None  # [I, C, T - 1, N] IoU of each region with the word's true boxes, 0 where none
     classes: Tensor | None = None  # [I, N] object class of each region by its best true box, -1 where none
+    labels: Tensor | None = None  # [I, C, T - 1] object class of each word with a box, -1 where none
     within: Tensor | None = None  # [I, C, T - 1, N] regions of the frames in which a word of a clip is annotated
 
 
@@ -69,10 +70,11 @@ def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: in
     words = pad_ragged([example.captions for example in examples], pad)
     steps = words.shape[2] - 1
     visual, nouns = _marks([e.visual for e in examples], steps), _marks([e.nouns for e in examples], steps)
-    positive = classes = within = None
-    if any(example.targets for example in examples):
-        positive, classes, within = _supervise(examples, seen, words.shape, padded.mask.shape[1])
-    return Batch(padded, words, tuple(e.image_id for e in examples), visual, nouns, positive, classes, within)
+    batch = Batch(padded, words, tuple(e.image_id for e in examples), visual, nouns)
+    if examples[0].targets is None:
+        return batch
+    overlap, classes, labels, within = _supervise(examples, seen, words.shape, padded.mask.shape[1])
+    return replace(batch, overlap=overlap, classes=classes, labels=labels, within=within)
 
 
 def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor | None:
@@ -83,13 +85,29 @@ def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor 
     return torch.nn.functional.pad(padded, (0, steps - padded.shape[2]))
 
 
+def one_caption_each(examples: Sequence[Example]) -> list[Example]:
+    """Examples with one caption each, for batches that count captions."""
+    return [
+        Example(
+            example.image_id,
+            (caption,),
+            example.visual[number : number + 1],
+            example.nouns[number : number + 1],
+            example.targets and tuple(replace(t, caption=0) for t in example.targets if t.caption == number),
+        )
+        for example in examples
+        for number, caption in enumerate(example.captions)
+    ]
+
+
 def _supervise(
     examples: Sequence[Example], seen: Sequence[Regions], shape: Sequence[int], most: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     images, captions, length = shape
-    positive = np.zeros((images, captions, length - 1, most), dtype=bool)
-    within = np.zeros_like(positive)
+    overlaps = np.zeros((images, captions, length - 1, most), dtype=np.float32)
+    within = np.zeros(overlaps.shape, dtype=bool)
     classes = np.full((images, most), -1, dtype=np.int64)
+    labels = np.full((images, captions, length - 1), -1, dtype=np.int64)
     for i, (example, r) in enumerate(zip(examples, seen, strict=True)):
         if not example.targets:
             continue
@@ -98,11 +116,14 @@ def _supervise(
             if r.frames is not None:
                 row[r.frames != target.frame] = 0  # boxes of different frames do not overlap
             if target.word < length - 1:
-                positive[i, target.caption, target.word, : len(r)] |= row > 0.5
+                place = overlaps[i, target.caption, target.word, : len(r)]
+                np.maximum(place, row, out=place)
+                labels[i, target.caption, target.word] = target.label
                 if r.frames is not None:
                     within[i, target.caption, target.word, : len(r)] |= r.frames == target.frame
-        best = overlap.argmax(0)
-        labels = np.array([target.label for target in example.targets])
-        classes[i, : len(r)] = np.where(overlap.max(0) > 0.5, labels[best], -1)
+        named = np.array([target.label for target in example.targets])
+        overlap[named < 0] = 0  # a box without a class names no region
+        classes[i, : len(r)] = np.where(overlap.max(0) > 0.5, named[overlap.argmax(0)], -1)
     clips = any(r.frames is not None for r in seen)
-    return torch.from_numpy(positive), torch.from_numpy(classes), torch.from_numpy(within) if clips else None
+    found = torch.from_numpy(overlaps), torch.from_numpy(classes), torch.from_numpy(labels)
+    return *found, torch.from_numpy(within) if clips else None

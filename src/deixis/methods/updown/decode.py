@@ -21,7 +21,7 @@ from deixis.methods.updown.network import Decoder, Encoded, State
 from deixis.types import Place
 
 BOS, EOS, PAD = Vocabulary.bos, Vocabulary.eos, Vocabulary.pad
-FORBIDDEN = (Vocabulary.pad, Vocabulary.bos, Vocabulary.unk)
+FORBIDDEN = (Vocabulary.pad, Vocabulary.bos)
 """Words that are never generated."""
 
 OLD_FIELDS = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeats": "allow_adjacent_repeats"}
@@ -45,9 +45,25 @@ class GenerationConfig:
     max_words: int = 20
     min_words: int = 0
     allow_adjacent_repeats: bool = False  # whether a word may follow itself
+    allow_unknown: bool = False  # whether the unknown word may be generated
     branches: int | None = None  # number of the decoder's branches in use; None: all
     place: Place = "attention"  # rule for the box of a word
     frame_threshold: float = 0.5  # of a clip: people see the frames with at least this share of the best frame's score
+
+    @property
+    def forbidden(self) -> tuple[int, ...]:
+        """Words that are not generated."""
+        return FORBIDDEN if self.allow_unknown else (*FORBIDDEN, Vocabulary.unk)
+
+    def mark(self, beam: int, branches: int) -> str:
+        """Describe the rules in a signature, for a beam of this width and a network with this many branches."""
+        repeats = "none" if not self.allow_repeated_words else "any" if self.allow_adjacent_repeats else "apart"
+        power = f"|length_power:{self.length_power:g}" if beam > 1 else ""
+        unknown = "|unknown:yes" if self.allow_unknown else ""
+        used = min(branches, self.branches or branches)
+        return (
+            f"beam:{beam}|branches:{used}|sentence:{self.min_words}-{self.max_words}|repeats:{repeats}{power}{unknown}"
+        )
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GenerationConfig:
@@ -114,7 +130,7 @@ def mask_forbidden(logprobs: Tensor, previous: Tensor, step: int, generation: Ge
 
     ``previous [I, S]`` are the words of the step before.
     """
-    for word in FORBIDDEN:  # one by one: a list would be copied to the device at every step
+    for word in generation.forbidden:  # one by one: a list would be copied to the device at every step
         logprobs[..., word] = -torch.inf
     if step < generation.min_words:
         logprobs[..., EOS] = -torch.inf

@@ -11,23 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from deixis.errors import DeixisError
+from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.losses.cycle import CycleConfig
 from deixis.methods.updown.losses.distillation import DistilConfig
 from deixis.methods.updown.losses.self_critical import CriticConfig
+from deixis.methods.updown.losses.supervised import SupervisedConfig
 from deixis.methods.updown.network import DecoderConfig
 from deixis.training.recipe import BOXES, Phase, Recipe, Schedule
 
 FROM_DATA = 0  # set when the data is known
 SMALL = "-small"  # end of the names of small recipes
 SELF_CRITICAL = "self-critical"
-
-
-@dataclass(frozen=True)
-class SupervisedConfig:
-    """Weights of the terms of the loss 'supervised'."""
-
-    attention: float = 0.1
-    classes: float = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +37,7 @@ class UpDownRecipe(Recipe):
         "consistency": "KL divergence of the localizer from the attention (cycle)",
         "attention": "negative log-likelihood of the attention on true boxes (supervised)",
         "classes": "classification of regions (supervised)",
+        "grounding": "negative log-likelihood of the word's class and the attention on true boxes (supervised)",
         "distil": "divergence of the attention from the teacher's at nouns",
         "policy": "self-critical policy gradient",
         "reward": "mean reward of the sampled sentences (logged only)",
@@ -58,8 +53,23 @@ class UpDownRecipe(Recipe):
     distillation: DistilConfig = field(default_factory=DistilConfig)  # with a teacher: added to all but self-critical
     self_critical: CriticConfig = field(default_factory=CriticConfig)
     smoothing: float = 0.0  # of the target words
-    scheduled_sampling: float = 0.0  # probability, at the end of training, that a word of the decoder replaces the true
+    scheduled_sampling: float = 0.0  # highest probability that a word of the decoder replaces the true word
+    sampling_step: float = 0.0  # increase of that probability; 0: it grows linearly over the training
+    sampling_every: int = 5  # epochs between two increases
+    batch_unit: Literal["images", "captions"] = "images"  # batch_images counts images with all captions, or captions
+    generation: GenerationConfig = field(default_factory=GenerationConfig)  # how the model writes; length: max_words
     monitor: Literal["CIDEr", "BLEU-4", "F1_all", "F1_loc"] = "CIDEr"  # F1 needs validation images with boxes
+
+    def generation_of(self, phase: Phase) -> GenerationConfig:
+        """How a model of a phase writes: with the branches that the phase trains."""
+        return replace(self.generation, max_words=self.max_words, branches=phase.branches or None)
+
+    def sampling_chance(self, progress: float) -> float:
+        """Probability of scheduled sampling; ``progress`` runs from 0 to 1 over the training."""
+        if not self.sampling_step:
+            return self.scheduled_sampling * progress
+        epoch = int(progress * self.epochs + 1e-6)  # from 0
+        return min(self.scheduled_sampling, self.sampling_step * (epoch // self.sampling_every))
 
     def box_sources(self) -> tuple[str, ...]:
         """Boxes of the training set, where a phase has the loss 'supervised'."""
@@ -82,17 +92,62 @@ class UpDownRecipe(Recipe):
 
 UPDOWN = UpDownRecipe(
     name="updown",
-    paper="Up-Down, the baseline of the POS-SCAN paper (Eq. 9-14)",
-    model=DecoderConfig(vocabulary=FROM_DATA, features=FROM_DATA),
+    paper="Up-Down, the baseline of the POS-SCAN paper (Eq. 9-14), Flickr30k",
+    model=DecoderConfig(vocabulary=FROM_DATA, features=FROM_DATA, hidden=512),
     phases=(Phase(epochs=30),),
+    schedule=Schedule(lr=5e-4, decay=0.8, decay_every=3, clip_norm=0.0, clip_value=0.1),
+    batch_images=29,
+    max_words=16,  # of the published code
+    scheduled_sampling=0.25,
+    sampling_step=0.05,
+    generation=GenerationConfig(allow_adjacent_repeats=True, allow_unknown=True),
 )
 
-GVD = replace(
+UPDOWN_GVD = replace(
     UPDOWN,
+    name="updown-gvd",
+    paper="Up-Down of the POS-SCAN paper on the features of GVD (Sec. 4.3, Q5)",
+    distillation=DistilConfig(weight=0.2),
+)
+
+UPDOWN_COCO = replace(
+    UPDOWN,
+    name="updown-coco",
+    paper="Up-Down of the POS-SCAN paper on COCO",
+    model=replace(UPDOWN.model, hidden=1024),
+    generation=replace(UPDOWN.generation, beam=3),
+    distillation=DistilConfig(weight=1.0),
+)
+
+_IMAGE_MAP = 2048  # width of the image map of ResNet-101; set from the data
+
+GVD = UpDownRecipe(
     name="gvd",
     paper="GVD without self-attention and without boxes, the baseline of the Distributed Attention paper (Eq. 1-6)",
-    # the attention LSTM has no input from the language LSTM: paper (Eq. 1) and published code agree in this
-    model=replace(UPDOWN.model, language_to_attention=False, attend_from="previous"),
+    # the attention LSTM has no input from the language LSTM: paper (Eq. 1) and published code agree in this. DA prints
+    # h1_{t-1} in Eq. 2 and h1_t in the sentence before it; GVD, which it extends, attends from h1_t.
+    model=DecoderConfig(
+        vocabulary=FROM_DATA,
+        features=FROM_DATA,
+        language_to_attention=False,
+        fc7=2048,
+        classes=481,
+        location=300,
+        grid=_IMAGE_MAP,
+        grid_attention="own",
+        image="grid",
+    ),
+    phases=(Phase(epochs=40),),
+    batch_images=64,
+)
+
+GVD_SUPERVISED = replace(
+    GVD,
+    name="gvd-supervised",
+    paper="GVD with self-attention over regions and boxes, the supervised row of GVD and Distributed Attention",
+    model=replace(GVD.model, interact=2, interact_heads=6),
+    phases=(Phase(epochs=40, loss="supervised"),),
+    supervised=SupervisedConfig(attention=0.1, classes=0.1, grounding=0.1),  # w_att2, w_cls, w_grd on Flickr30k
 )
 
 DISTRIBUTED_ATTENTION = replace(
@@ -103,13 +158,29 @@ DISTRIBUTED_ATTENTION = replace(
     phases=(Phase(epochs=20, branches=1), Phase(epochs=20)),
 )
 
+DISTRIBUTED_ATTENTION_1 = replace(
+    DISTRIBUTED_ATTENTION,
+    name="distributed-attention-k1",
+    paper="Distributed Attention with one branch (K = 1): network and schedule of K = 4",
+    model=replace(DISTRIBUTED_ATTENTION.model, branches=1),
+    phases=(Phase(epochs=20), Phase(epochs=20)),
+)
+
+MULTI_HEAD = replace(
+    DISTRIBUTED_ATTENTION_1,
+    name="multi-head",
+    paper="Distributed Attention, Sec. 4.4: multi-head attention with 4 heads in place of branches",
+    model=replace(DISTRIBUTED_ATTENTION_1.model, heads=4),
+)
+
 CYCLICAL_BASELINE = replace(
-    UPDOWN,
+    GVD,
     name="cyclical-baseline",
     paper="Cyclical, Table 1, 'Baseline' without grounding supervision",
-    model=replace(UPDOWN.model, location=300),
-    schedule=Schedule(lr=1e-4, decay=0.1, decay_every=0, clip_norm=0.1),
-    batch_images=7,  # 32 captions
+    model=replace(GVD.model, language_to_attention=True, grid_attention="shared"),
+    # patience and minimum rate are those of the published code
+    schedule=Schedule(lr=1e-4, decay=0.1, decay_every=0, patience=10, min_lr=5e-6, clip_norm=0.1),
+    batch_images=32,
     phases=(Phase(epochs=80),),
 )
 
@@ -117,15 +188,24 @@ CYCLICAL = replace(
     CYCLICAL_BASELINE,
     name="cyclical",
     paper="Cyclical, Table 1",
-    phases=(Phase(epochs=35), Phase(epochs=45, loss="cycle", lr=1e-4)),
+    phases=(Phase(epochs=35), Phase(epochs=45, loss="cycle", lr=1e-4, from_best=True)),
+    cycle=CycleConfig(decode=0.6, reconstruct=0.4),  # App. B: of the final Flickr30k row
+)
+
+CYCLICAL_SUPERVISED = replace(
+    CYCLICAL_BASELINE,
+    name="cyclical-supervised",
+    paper="Cyclical, Table 1, 'Baseline' with grounding supervision: attention and region classes",
+    phases=(Phase(epochs=80, loss="supervised"),),
+    supervised=SupervisedConfig(attention=0.1, classes=0.1),
 )
 
 SUPERVISED = replace(
     UPDOWN,
     name="supervised",
-    paper="the upper bound: attention and region classes learnt from boxes (POS-SCAN Eq. 16, GVD)",
+    paper="Up-Down with attention learnt from boxes, the upper bound of the POS-SCAN paper (Eq. 16)",
     phases=(Phase(epochs=30, loss="supervised"),),
-    supervised=SupervisedConfig(attention=0.1, classes=0.1),  # w_att2, w_cls of GVD on Flickr30k
+    supervised=SupervisedConfig(attention=0.1, classes=0.0),
 )
 
 GVD_VIDEO = replace(
@@ -210,7 +290,7 @@ def with_teacher(recipe: UpDownRecipe, teacher: str) -> UpDownRecipe:
         recipe,
         name=combined_name(recipe.name, teacher),
         paper=f"{recipe.paper}; attention distilled from {teacher.upper()} (POS-SCAN Eq. 15)",
-        distillation=DistilConfig(matcher_of(recipe, teacher)),
+        distillation=replace(recipe.distillation, teacher=matcher_of(recipe, teacher)),
     )
 
 
@@ -237,7 +317,8 @@ def with_reward(recipe: UpDownRecipe, reward_model: str = "") -> UpDownRecipe:
         config = CriticConfig(match=1.0, reward_model=matcher_of(recipe, reward_model))
         rewards = f"CIDEr and {reward_model.upper()}"
     # all small recipes have twelve epochs of the other losses; self-critical training starts from a finished captioner
-    phase = Phase(epochs=4, lr=1e-4) if is_small(recipe) else Phase(epochs=80, lr=5e-5)
+    # in the published code the rate of the self-critical phase is constant
+    phase = Phase(epochs=4, lr=1e-4) if is_small(recipe) else Phase(epochs=80, lr=5e-5, decay=False)
     return replace(
         recipe,
         name=combined_name(recipe.name, f"scst-{reward_model or 'cider'}"),
@@ -267,10 +348,13 @@ def is_small(recipe: UpDownRecipe) -> bool:
 
 
 def small(recipe: UpDownRecipe) -> UpDownRecipe:
-    """The recipe at a size and length that two cores train in minutes to an hour."""
-    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3)
-    if model.location:
-        model = replace(model, location=32)
+    """The recipe at a size and length that two cores train in minutes to an hour.
+
+    Region features need no grid: the whole image is the mean of the regions, and there is no grid attention.
+    """
+    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0, image="regions")
+    if model.fc7:
+        model = replace(model, fc7=256, classes=64, location=32)
     # all have twelve epochs: the papers add the epochs of later phases, which makes rows unequal
     lengths = (12,) if len(recipe.phases) == 1 else (7, 5)
     return replace(
@@ -281,6 +365,10 @@ def small(recipe: UpDownRecipe) -> UpDownRecipe:
         schedule=Schedule(lr=1e-3, decay=0.8, decay_every=1, clip_norm=1.0),
         batch_images=16,
         min_count=3,
+        max_words=20,
+        scheduled_sampling=0.0,
+        sampling_step=0.0,
+        generation=GenerationConfig(),
     )
 
 
@@ -291,6 +379,7 @@ def _variants(recipe: UpDownRecipe) -> list[UpDownRecipe]:
         "zero-representation": CycleConfig(visual="zero-representation"),
         "mlp": CycleConfig(localizer="mlp"),
         "state": CycleConfig(localizer="state"),
+        "word-state": CycleConfig(localizer="word+state"),
         "consistency": CycleConfig(consistency=0.1),  # the paper does not give its first weight
     }
     return [
@@ -300,16 +389,15 @@ def _variants(recipe: UpDownRecipe) -> list[UpDownRecipe]:
 
 
 _PAPER_SIZE = [
-    UPDOWN,
-    GVD,
-    DISTRIBUTED_ATTENTION,
-    CYCLICAL_BASELINE,
-    CYCLICAL,
-    *_variants(CYCLICAL),
-    SUPERVISED,
+    *(UPDOWN, UPDOWN_GVD, UPDOWN_COCO, SUPERVISED),
+    *(GVD, GVD_SUPERVISED, DISTRIBUTED_ATTENTION, DISTRIBUTED_ATTENTION_1, MULTI_HEAD),
+    *(CYCLICAL_BASELINE, CYCLICAL_SUPERVISED, CYCLICAL, *_variants(CYCLICAL)),
     *VIDEO,
 ]
+_WITHOUT_SMALL = ("updown-gvd", "updown-coco")  # their small siblings would equal updown-small
 
 UPDOWN_RECIPES: dict[str, UpDownRecipe] = {
-    recipe.name: recipe for each in _PAPER_SIZE for recipe in (each, small(each))
+    recipe.name: recipe
+    for each in _PAPER_SIZE
+    for recipe in ((each,) if each.name in _WITHOUT_SMALL else (each, small(each)))
 }

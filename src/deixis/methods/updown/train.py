@@ -14,26 +14,28 @@ from deixis.data import Dataset, Sample
 from deixis.differences import differences
 from deixis.distributed import collect, share
 from deixis.errors import DeixisError
+from deixis.language.classes import ObjectClasses
 from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.noise import fold
 from deixis.layers.padding import temporal_rows
 from deixis.localize.attention import ground_word
-from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples
+from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples, one_caption_each
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.frame_threshold import frame_threshold
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
 from deixis.methods.updown.losses.self_critical import Images, Reward, reward_converged, self_critical
-from deixis.methods.updown.losses.supervised import attention_nll, region_classification
+from deixis.methods.updown.losses.supervised import grounding_nll, region_classification, supervised_attention
 from deixis.methods.updown.model import Captioner
-from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig
+from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig, Encoded
 from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
+from deixis.metrics.object_words import default_minimum, find_classes, phrase_class
 from deixis.metrics.references import Reference, has_grounded_phrases, make_reference
 from deixis.training.callbacks import Callbacks
 from deixis.training.card import card_files
@@ -49,6 +51,7 @@ from deixis.vision.head import ClassHead
 from deixis.vision.ood import TRAINING_IMAGES, OodDetector
 
 VALIDATED = 64  # images that are decoded together
+BACKGROUND = "__background__"  # name of class 0
 LEFT_OUT = "F1_all and F1_loc are left out."
 
 Rewards = Mapping[str, tuple[float, Reward]]
@@ -80,17 +83,17 @@ class Network(nn.Module):
         pad, decoder, recipe = Vocabulary.pad, self.decoder, self.recipe
         encoded = decoder.encode_regions(batch.regions)
         inputs, targets = batch.words[..., :-1], batch.words[..., 1:]
-        if recipe.scheduled_sampling:
-            chance = recipe.scheduled_sampling * progress
+        if chance := recipe.sampling_chance(progress):
             first = replace(encoded, random=fold(encoded.random, 9))
             inputs = scheduled_sampling(decoder, first, inputs, chance, pad, phase.branches or None)
         decoded = decoder(encoded, inputs, phase.branches or None)
         if phase.loss == "cycle":
-            terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, batch.visual)
+            marks, smoothing = batch.visual, recipe.smoothing
+            terms = cycle(decoder, self.localizer, encoded, decoded, batch.words, pad, marks, smoothing)
         else:
             terms = {"words": cross_entropy(decoder, decoded, targets, pad, recipe.smoothing, fold(encoded.random, 6))}
         if phase.loss == "supervised":
-            terms |= self._supervised(decoded, batch)
+            terms |= self._supervised(encoded, decoded, batch)
         if recipe.distillation.teacher:
             if self.teacher is None or batch.nouns is None:
                 raise ValueError(f"recipe {recipe.name} has a teacher, but no attention of a teacher or no nouns")
@@ -98,23 +101,22 @@ class Network(nn.Module):
             terms["distil"] = distil(decoded.attention, target, batch.nouns, recipe.distillation)
         return terms
 
-    def _supervised(self, decoded: Decoded, batch: Batch) -> dict[str, Tensor]:
-        weights, decoder = self.recipe.supervised, self.decoder
-        if batch.positive is None or batch.classes is None:
-            raise DeixisError(
-                f"recipe {self.recipe.name} learns from boxes, and the training data has none. "
-                "Choose a recipe without the loss 'supervised', or data with boxes."
-            )
-        terms = {"attention": weights.attention * attention_nll(decoded.attention, batch.positive, batch.within)}
-        if decoder.config.classes:
-            known = region_classification(decoder, batch.regions.features, batch.classes)
-            terms["classes"] = weights.classes * known
+    def _supervised(self, encoded: Encoded, decoded: Decoded, batch: Batch) -> dict[str, Tensor]:
+        weights, logits = self.recipe.supervised, encoded.class_logits
+        if batch.overlap is None or batch.classes is None or batch.labels is None:
+            raise ValueError(f"recipe {self.recipe.name} learns from boxes, but the batch has no targets")
+        found = supervised_attention(decoded.attention, batch.overlap, weights.form, batch.within)
+        terms = {"attention": weights.attention * found}
+        if logits is not None and weights.classes:
+            terms["classes"] = weights.classes * region_classification(logits, batch.classes)
+        if logits is not None and weights.grounding:
+            grounded = grounding_nll(decoded.attention, logits, batch.labels, batch.overlap)
+            terms["grounding"] = weights.grounding * grounded
         return terms
 
     def _self_critical(self, phase: Phase, batch: Batch) -> dict[str, Tensor]:
         recipe, images = self.recipe, Images(batch.images, batch.regions)
-        generation = GenerationConfig(max_words=recipe.max_words, branches=phase.branches or None)
-        return self_critical(self.decoder, images, self.rewards, generation, recipe.self_critical)
+        return self_critical(self.decoder, images, self.rewards, recipe.generation_of(phase), recipe.self_critical)
 
 
 def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
@@ -122,12 +124,43 @@ def build_vocabulary(recipe: UpDownRecipe, data: TrainingData) -> Vocabulary:
     return data.words(recipe.min_count)
 
 
-def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions, head: ClassHead | None = None) -> DecoderConfig:
-    """The recipe's network with the sizes of the data: vocabulary, features, grid, image vector and class head."""
+def class_names(recipe: UpDownRecipe, data: TrainingData) -> tuple[str, ...]:
+    """Names of the region classes, background first: of the class head of the features, else of the training boxes.
+
+    Empty where the network has no classes, or where the features have no head and no loss uses boxes: its classes are
+    then learnt from captions alone and have no names.
+    """
+    if not recipe.model.classes:
+        return ()
+    if data.head is not None:
+        return data.head.names
+    if not recipe.has_loss("supervised"):
+        return ()
+    return (BACKGROUND, *object_classes(data).names)
+
+
+def object_classes(data: TrainingData) -> ObjectClasses:
+    """Return the object classes of a published list, else the frequent nouns of the training phrases with an entity."""
+    if data.classes is not None:
+        return data.classes
+    return find_classes(data.training, default_minimum(len(data.training)), quiet=True)
+
+
+def fill(
+    recipe: UpDownRecipe,
+    vocabulary: Vocabulary,
+    like: Regions,
+    head: ClassHead | None = None,
+    names: Sequence[str] = (),
+) -> DecoderConfig:
+    """The recipe's network with the sizes of the data: vocabulary, features, grid, image vector and classes."""
     model = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
     if model.grid:
         if like.grid is None:
-            raise DeixisError(f"recipe {recipe.name} needs feature grids. Extract the features with --grid.")
+            raise DeixisError(
+                f"recipe {recipe.name} needs feature grids. Extract the features with --grid, "
+                "or train without grid attention: --model.grid 0 --model.image regions."
+            )
         model = replace(model, grid=like.grid.shape[-1], grid_side=max(like.grid.shape[-3:-1]))
     if model.image == "vector":
         if like.image_vector is None:
@@ -145,8 +178,8 @@ def fill(recipe: UpDownRecipe, vocabulary: Vocabulary, like: Regions, head: Clas
         motion, steps = (0, model.frames) if own else (model.motion, model.steps)
         model = replace(model, temporal=temporal_rows(like).shape[1], motion=motion, steps=steps)
     if head is not None and model.fc7:
-        model = replace(model, fc7=len(head.fc7_bias), classes=len(head.names) if model.classes else 0)
-    return model
+        model = replace(model, fc7=len(head.fc7_bias))
+    return replace(model, classes=len(names)) if names else model
 
 
 def load_head(decoder: Decoder, head: ClassHead) -> None:
@@ -167,7 +200,9 @@ def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Capt
             f"{folder} expects features from extractor {initial.extractor.name}, but the data has features from "
             f"{data.extractor['name']}. Start from a captioner trained on these features."
         )
-    config = fill(recipe, initial.vocabulary, data.regions[data.training[0].image_id], data.head)
+    config = fill(
+        recipe, initial.vocabulary, data.regions[data.training[0].image_id], data.head, class_names(recipe, data)
+    )
     kept, asked = (asdict(replace(each, dropout=0.0)) for each in (initial.network.config, config))
     if differing := differences(kept, asked):
         raise DeixisError(
@@ -194,7 +229,8 @@ def train_updown(
     ``initial`` has the weights before training. ``teacher`` and ``rewards`` are called by the losses. ``sources`` are
     the models behind these three, for the model card.
     """
-    config = fill(recipe, vocabulary, data.regions[data.training[0].image_id], data.head)
+    names = class_names(recipe, data)
+    config = fill(recipe, vocabulary, data.regions[data.training[0].image_id], data.head, names)
     network = Network(recipe, config, teacher, rewards)
     if data.head is not None and config.fc7:
         load_head(network.decoder, data.head)
@@ -203,27 +239,31 @@ def train_updown(
     validation = Validation(data)
     for note in validation.notes:
         callbacks.message(note)
-    examples = prepare(recipe, data.training, vocabulary)
+    classes = object_classes(data) if recipe.has_loss("supervised") else None
+    examples = prepare(recipe, data.training, vocabulary, names, classes)
     ood, blank = cache(partial(fit_ood, data)), cache(partial(blank_regions, data, config))
 
-    def captioner(network: Network, branches: int | None = None) -> Captioner:
-        generation = GenerationConfig(max_words=recipe.max_words, branches=branches)
+    def captioner(network: Network, generation: GenerationConfig) -> Captioner:
         return Captioner(network.decoder, vocabulary, data.extractor, recipe.name, generation)
 
     def validate(network: Network, phase: Phase) -> Scores:
-        captions = validation.captions(captioner(network, phase.branches or None))
+        captions = validation.captions(captioner(network, replace(recipe.generation_of(phase), beam=1)))
         for caption in captions[:: -(-len(captions) // 3)]:
             callbacks.message(f"{caption.image}: {caption.caption}")
         return validation.scores(captions)
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
-        best = captioner(network)
+        # in a phase that trains the first branches only, the others are untrained and must not vote
+        best = captioner(network, recipe.generation_of(recipe.phase(epoch - 1)[0]))
         if config.frames:
             threshold = frame_threshold(best, data)
             best.generation = replace(best.generation, frame_threshold=threshold)
         else:  # checks of photographs
             best.ood, best.blank = ood(), blank()
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
+
+    def restore(network: Network) -> None:
+        network.decoder.load_state_dict(Captioner.from_pretrained(out).network.state_dict())
 
     train(
         recipe,
@@ -235,6 +275,7 @@ def train_updown(
         save,
         callbacks,
         finished=lambda lines: reward_converged(lines, recipe.self_critical),
+        restore=restore,
         order=data.order([example.image_id for example in examples]),
     )
 
@@ -312,8 +353,17 @@ class Validation:
         return make_reference(Dataset(self.data.source, "val", self._boxed), lambda: training)
 
 
-def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabulary) -> list[Example]:
-    """Captions as word ids, with the marks and boxes that the recipe's losses need."""
+def prepare(
+    recipe: UpDownRecipe,
+    samples: Sequence[Sample],
+    vocabulary: Vocabulary,
+    names: Sequence[str] = (),
+    classes: ObjectClasses | None = None,
+) -> list[Example]:
+    """Captions as word ids, with the marks and boxes that the recipe's losses need.
+
+    ``names`` are the region classes of the network, ``classes`` those of words.
+    """
     examples = make_examples(samples, vocabulary, recipe.max_words)
     if recipe.has_loss("cycle") and recipe.cycle.visual != "all":
         marks = _marks(samples, recipe.max_words, _nouns_and_verbs)
@@ -323,8 +373,13 @@ def prepare(recipe: UpDownRecipe, samples: Sequence[Sample], vocabulary: Vocabul
         marks = _marks(samples, recipe.max_words, lambda parsed: mark_words(parsed, "nouns", vocabulary))
         examples = [replace(example, nouns=each) for example, each in zip(examples, marks, strict=True)]
     if recipe.has_loss("supervised"):
-        examples = _with_boxes(examples, samples, recipe.max_words)
-    return examples
+        examples = _with_boxes(examples, samples, recipe.max_words, names, classes)
+        if not any(example.targets for example in examples):
+            raise DeixisError(
+                f"recipe {recipe.name} learns from boxes, and the training data has none. "
+                "Choose a recipe without the loss 'supervised', or data with boxes."
+            )
+    return one_caption_each(examples) if recipe.batch_unit == "captions" else examples
 
 
 def _nouns_and_verbs(parsed: Parse) -> tuple[bool, ...]:
@@ -341,8 +396,15 @@ def _marks(
     return [tuple((*marked(next(parses))[:max_words], False) for _ in texts) for texts in captions if texts]
 
 
-def _with_boxes(examples: Sequence[Example], samples: Sequence[Sample], max_words: int) -> list[Example]:
-    """Add the boxes of each phrase as targets of its head noun."""
+def _with_boxes(
+    examples: Sequence[Example],
+    samples: Sequence[Sample],
+    max_words: int,
+    names: Sequence[str],
+    classes: ObjectClasses | None,
+) -> list[Example]:
+    """Add the boxes of each phrase, with their class, as targets of its head noun."""
+    ids = {name: number for number, name in enumerate(names)}
     parses = iter(parse([c.text for s in samples for c in s.captions if c.tokens]))
     supervised = []
     for example, sample in zip(examples, [s for s in samples if any(c.tokens for c in s.captions)], strict=True):
@@ -351,9 +413,12 @@ def _with_boxes(examples: Sequence[Example], samples: Sequence[Sample], max_word
             parsed = next(parses)
             for phrase in caption.phrases:
                 entity, head = sample.entity(phrase.entity or ""), parsed.head(phrase.start, phrase.end)
-                if entity is not None and head is not None and head < max_words:
-                    frames = [None] * len(entity.boxes) if entity.frames is None else entity.frames.tolist()
-                    boxes = zip(entity.boxes.tolist(), frames, strict=True)
-                    targets += [Target(number, head, (x1, y1, x2, y2), frame=at) for (x1, y1, x2, y2), at in boxes]
+                if entity is None or head is None or head >= max_words:
+                    continue
+                name = None if classes is None else phrase_class(parsed, phrase, classes)
+                label = ids.get(name or "", -1)
+                frames = [None] * len(entity.boxes) if entity.frames is None else entity.frames.tolist()
+                boxes = zip(entity.boxes.tolist(), frames, strict=True)
+                targets += [Target(number, head, (x1, y1, x2, y2), label, at) for (x1, y1, x2, y2), at in boxes]
         supervised.append(replace(example, targets=tuple(targets)))
     return supervised

@@ -110,6 +110,7 @@ VARIANTS = {
     "zero-representation": CycleConfig(visual="zero-representation"),
     "mlp": CycleConfig(localizer="mlp"),
     "state": CycleConfig(localizer="state"),
+    "word+state": CycleConfig(localizer="word+state"),
     "consistency": CycleConfig(consistency=1.0),
 }
 
@@ -166,3 +167,46 @@ def test_variants_that_need_to_know_what_is_visual_say_so() -> None:
     encoded = decoder.encode(features, mask)
     with pytest.raises(ValueError, match="zero-loss"):
         cycle(decoder, localizer, encoded, decoder(encoded, WORDS[..., :-1]), WORDS, 0)
+
+
+def test_zero_loss_is_zero_for_a_batch_without_noun_and_verb() -> None:
+    decoder, localizer, features, mask = setting(CycleConfig(visual="zero-loss"))
+    encoded = decoder.encode(features, mask)
+    decoded = decoder(encoded, WORDS[..., :-1])
+    terms = cycle(decoder, localizer, encoded, decoded, WORDS, 0, torch.zeros_like(VISUAL))
+    assert terms["reconstruct"].item() == 0
+    assert torch.isfinite(terms["decode"])
+
+
+def test_label_smoothing_counts_in_both_losses() -> None:
+    decoder, localizer, features, mask = setting(CycleConfig())
+    encoded = decoder.encode(features, mask)
+    decoded = decoder(encoded, WORDS[..., :-1])
+    plain = cycle(decoder, localizer, encoded, decoded, WORDS, 0)
+    smooth = cycle(decoder, localizer, encoded, decoded, WORDS, 0, smoothing=0.3)
+    targets = WORDS[..., 1:]
+    logprobs = decoder.word_logprobs(decoded.states[..., 0, :]).detach().numpy()
+    picked = [
+        0.7 * logprobs[*at, word] + 0.3 * logprobs[at].mean() for at, word in np.ndenumerate(targets.numpy()) if word
+    ]
+    assert smooth["decode"].item() == pytest.approx(-0.5 * np.mean(picked), abs=1e-6)
+    assert smooth["reconstruct"].item() != pytest.approx(plain["reconstruct"].item(), abs=1e-4)
+
+
+def test_the_state_joins_the_word_or_takes_its_place() -> None:
+    joined, replaced = setting(CycleConfig(localizer="word+state")), setting(CycleConfig(localizer="state"))
+    assert joined[1].query.in_features == SIZES["words"] + SIZES["hidden"]
+    assert replaced[1].query.in_features == SIZES["hidden"]
+
+
+def test_the_localizer_does_not_look_at_cells_that_are_not_there() -> None:
+    torch.manual_seed(0)
+    decoder = Decoder(DecoderConfig(**SIZES, grid=3)).double()
+    localizer = Localizer(decoder, CycleConfig()).double()
+    cells = torch.randn(1, 5, 3, dtype=torch.float64)
+    features, mask = torch.randn(1, 4, 6, dtype=torch.float64), torch.ones(1, 4, dtype=torch.bool)
+    present = torch.tensor([[True, True, True, False, False]])
+    encoded = decoder.encode(features, mask, grid=cells, grid_mask=present)
+    _, on_grid = localizer(encoded, torch.randn(1, 1, 2, 4, dtype=torch.float64))
+    assert on_grid is not None
+    assert torch.all(on_grid[..., 3:] == 0)

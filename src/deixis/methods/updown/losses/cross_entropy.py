@@ -23,7 +23,7 @@ def cross_entropy(
     """Mean negative log-probability of ``targets [I, C, T]`` over words and branches (DA Eq. 6).
 
     The vocabulary layer is not computed for padding. ``smoothing`` is the share of the target probability that is
-    spread evenly over all words. ``random [I]`` are the random keys of dropout.
+    spread evenly over all words. ``random [I]`` are the random keys of dropout. 0 if all targets are padding.
     """
     real = targets != pad
     states = decoded.states[real]  # [W, K, hidden]
@@ -32,7 +32,7 @@ def cross_entropy(
         random = spread(spread(random, targets.shape[1]), targets.shape[2])[real]  # [W]
     logits = decoder.output(decoder.drop(states, random))
     summed = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), label_smoothing=smoothing, reduction="sum")
-    return summed / (total(real.sum()) * states.shape[1])
+    return summed / (total(real.sum()) * states.shape[1]).clamp_min(1)
 
 
 @torch.no_grad()

@@ -25,7 +25,9 @@ class CycleConfig:
     decode: float = 0.5  # lambda_1 (Sec. 4.2; .6 and .4 for its final Flickr30k row)
     reconstruct: float = 0.5  # lambda_2
     visual: Literal["all", "zero-loss", "zero-representation"] = "all"  # App. B: treatment of non-visual words
-    localizer: Literal["linear", "mlp", "state"] = "linear"  # Eq. 6; App. B Table 9; on h^A: Table 4
+    # Eq. 6; App. B Table 9; Table 4, 'localizer using h^A': the paper does not say whether h^A replaces the word
+    # (state) or joins it (word+state)
+    localizer: Literal["linear", "mlp", "state", "word+state"] = "linear"
     consistency: float = 0.0  # weight of KL(beta || alpha), Table 4 'attention consistency'
 
 
@@ -36,7 +38,8 @@ class Localizer(nn.Module):
         super().__init__()
         self.config = config
         sizes = decoder.config
-        width = sizes.hidden if config.localizer == "state" else sizes.words
+        widths = {"state": sizes.hidden, "word+state": sizes.words + sizes.hidden}
+        width = widths.get(config.localizer, sizes.words)
         self.query = nn.Linear(width, sizes.attention)  # W_l
         if config.localizer == "mlp":
             self.hidden = nn.Linear(width, width)
@@ -68,10 +71,12 @@ def cycle(
     words: Tensor,
     pad: int,
     visual: Tensor | None = None,
+    smoothing: float = 0.0,
 ) -> dict[str, Tensor]:
     """Weighted loss terms of Eq. 8 for ``words [I, C, T + 1]`` (bos first) and their first decoding (Eq. 4, 5).
 
-    ``visual [I, C, T]`` marks target words that are nouns or verbs; two variants need it.
+    ``visual [I, C, T]`` marks target words that are nouns or verbs; two variants need it. ``smoothing`` is that of both
+    cross-entropies.
     """
     config = localizer.config
     if config.visual != "all" and visual is None:
@@ -86,8 +91,9 @@ def cycle(
     if config.visual == "zero-loss" and visual is not None:
         counted = targets.masked_fill(~visual, pad)
     terms = {
-        "decode": config.decode * cross_entropy(decoder, decoded, targets, pad, 0.0, fold(encoded.random, 6)),
-        "reconstruct": config.reconstruct * cross_entropy(decoder, rebuilt, counted, pad, 0.0, fold(again.random, 6)),
+        "decode": config.decode * cross_entropy(decoder, decoded, targets, pad, smoothing, fold(encoded.random, 6)),
+        "reconstruct": config.reconstruct
+        * cross_entropy(decoder, rebuilt, counted, pad, smoothing, fold(again.random, 6)),
     }
     if config.consistency:
         terms["consistency"] = config.consistency * attention_kl(beta, decoded.attention[..., 0, :], targets != pad)
@@ -100,9 +106,19 @@ def _localize(decoder: Decoder, localizer: Localizer, encoded: Encoded, decoded:
         predicted = decoder.word_logprobs(decoded.states[..., 0, :], fold(encoded.random, 7)).argmax(-1)
         # [I, C, T] of the first branch
     embedded = decoder.drop(F.relu(decoder.embed(predicted)), fold(encoded.random, 8))  # e_t = W_e y_t
-    state = localizer.config.localizer == "state"
-    beta, on_grid = localizer(encoded, decoded.attention_states if state else embedded)
+    beta, on_grid = localizer(encoded, localizer_input(localizer, embedded, decoded.attention_states))
     attended = torch.einsum("ictn,inh->icth", beta, encoded.regions)
     if on_grid is not None and encoded.grid is not None:
         attended = attended + torch.einsum("ictm,imh->icth", on_grid, encoded.grid)
     return beta, attended
+
+
+def localizer_input(localizer: Localizer, embedded: Tensor, states: Tensor) -> Tensor:
+    """Input of the localizer ``[I, C, T, D]``: embedded words, h^A (``states``), or both."""
+    match localizer.config.localizer:
+        case "state":
+            return states
+        case "word+state":
+            return torch.cat([embedded, states], -1)
+        case _:
+            return embedded

@@ -20,7 +20,6 @@ from deixis.layers.padding import PaddedRegions
 from deixis.methods.updown.decode import (
     BOS,
     EOS,
-    FORBIDDEN,
     PAD,
     GenerationConfig,
     Sentences,
@@ -121,7 +120,7 @@ def sentence_logprobs(
     single = states.shape[1] == 1  # one branch is normalised only once, below
     logits = decoder.output(states[:, 0]) if single else mean_logprobs(decoder.word_logprobs(states))  # [W, V]
     step = torch.arange(words.shape[-1], device=words.device).expand_as(words)[real]
-    logits[:, list(FORBIDDEN)] = -torch.inf
+    logits[:, list(generation.forbidden)] = -torch.inf
     if generation.min_words:
         logits[step < generation.min_words, EOS] = -torch.inf
     if not generation.allow_adjacent_repeats:
