@@ -10,6 +10,7 @@ from torch import Tensor
 
 from deixis.layers.padding import pad_regions
 from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.model_folder import current_names
 from deixis.types import Regions
 
 SIZES = {"vocabulary": 9, "features": 7, "words": 5, "hidden": 11, "attention": 6, "dropout": 0.0}
@@ -103,7 +104,7 @@ def test_the_three_parts_of_a_region_have_the_same_norm() -> None:
     torch.manual_seed(0)
     sizes = {"vocabulary": 9, "features": 64, "words": 4, "hidden": 6, "attention": 4, "dropout": 0.0}
     decoder = Decoder(DecoderConfig(**sizes, fc7=64, classes=481, location=300)).eval()  # type: ignore[arg-type]
-    joined, _ = decoder._region_parts(torch.randn(1, 3, 64) * 4, torch.rand(1, 3, 4))
+    joined, _ = decoder._region_parts(torch.randn(1, 3, 64) * 4, torch.rand(1, 3, 4), None)
     # the published epsilon of 1e-5 is larger than the variance of an even similarity, so its root mean square is < 1
     for part in joined.split([64, 481, 300], dim=-1):
         root_mean_square = part.pow(2).mean(-1).sqrt()
@@ -142,4 +143,5 @@ def test_weights_of_heads_of_earlier_versions_still_load() -> None:
     """They had an energy vector and a key bias, which changed nothing."""
     decoder = Decoder(DecoderConfig(vocabulary=9, features=6, words=4, hidden=8, attention=8, heads=2))
     state = decoder.state_dict()
-    decoder.load_state_dict({**state, "energy": torch.zeros(1, 8), "key.bias": torch.zeros(8)})
+    stored = {**state, "energy": torch.zeros(1, 8), "key.bias": torch.zeros(8)}
+    decoder.load_state_dict(current_names(decoder, stored))
