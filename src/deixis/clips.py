@@ -56,6 +56,8 @@ class ClipLimits:
 
 
 LIMITS = ClipLimits()
+DRAWING = ClipLimits(seconds=7200.0)
+"""Bounds of drawing on every frame of a clip."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,15 @@ class ClipFrames:
 def is_clip(path: Path) -> bool:
     """Return whether a path is a video file by its suffix, or a folder of frames."""
     return path.suffix.lower() in SUFFIXES if not path.is_dir() else bool(frame_files(path))
+
+
+def is_clip_content(data: bytes) -> bool:
+    """Return whether the first bytes of a file are those of a video container."""
+    return (
+        data[4:8] in (b"ftyp", b"moov", b"mdat", b"wide")
+        or data[:4] in (b"\x1a\x45\xdf\xa3", b"OggS", b"\x00\x00\x01\xba")
+        or (data[:4] == b"RIFF" and data[8:12] == b"AVI ")
+    ) and data[8:12] not in (b"avif", b"avis", b"heic", b"heix", b"mif1", b"msf1")  # still images in an mp4 container
 
 
 def frame_files(folder: Path, count: int = FRAMES) -> tuple[Path, ...]:
@@ -146,6 +157,15 @@ def sample_clip(
         images = tuple(clip.frames_at(times))
     _require_one_size(images, name)
     return ClipFrames(images, times, start, last)
+
+
+def frames_at(source: str | Path | bytes, times: Sequence[float], limits: ClipLimits = LIMITS) -> list[Image.Image]:
+    """Return the frames of a clip at ascending times; of a folder of frames, all of them."""
+    if not isinstance(source, bytes) and Path(source).is_dir():
+        return list(load_frames(frame_files(Path(source), len(times))).images)
+    name = "the clip" if isinstance(source, bytes) else display_name(source)
+    with _open(source, name, limits) as clip:
+        return list(clip.frames_at(times))
 
 
 def decode_all(source: str | Path | bytes, limits: ClipLimits = LIMITS) -> Iterator[tuple[float, Image.Image]]:

@@ -1,4 +1,4 @@
-"""Training in several processes (``torchrun``, ``accelerate launch``): every process has some rows of each batch.
+"""Training in several processes (``torchrun``): every process has some rows of each batch.
 
 Convention: each process computes a share of a loss, and the sum over processes is the loss of the whole batch. A sum
 over rows is divided by the number of rows of all processes (:func:`total`). A loss that every process computes as a

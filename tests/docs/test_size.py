@@ -13,11 +13,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "deixis"
 
-LINES = {"data/scenes": 1_800, "evaluation/tables": 600}
+LINES = {"data/scenes": 1_806, "evaluation/tables": 600}
 """Folder -> most lines of Python."""
 COMMAND_LINES = 180  # of one verb
 
-TRACE = {"caption": (380, 68), "ground": (230, 47)}
+TRACE = {"caption": (385, 70), "ground": (240, 50)}
 """Verb -> most functions and files of the package that one photograph runs, with empty caches."""
 
 
@@ -32,7 +32,8 @@ def test_lines_of_a_folder(folder: str, most: int) -> None:
 
 @pytest.mark.parametrize("file", sorted((PACKAGE / "commands").glob("*.py")), ids=lambda file: file.stem)
 def test_lines_of_a_command(file: Path) -> None:
-    most = 350 if file.stem == "console" else COMMAND_LINES  # console is shared by all commands
+    # console is shared by all commands; eval also checks for images that a model was trained on
+    most = {"console": 350, "eval": 175}.get(file.stem, COMMAND_LINES)
     assert len(file.read_text(encoding="utf-8").splitlines()) <= most
 
 

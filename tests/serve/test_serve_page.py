@@ -18,6 +18,7 @@ from serving import BYTES, Client, Models, png
 
 from deixis import GroundedCaption
 from deixis.show.draw import colour
+from small_clips import write_clip
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, [os.environ.get("DEIXIS_BROWSER"), *map(shutil.which, NAMES)]), None)
@@ -425,3 +426,44 @@ def test_a_screenshot_shows_the_box_in_its_colour(page: Page) -> None:
     wanted = tuple(int(colour(0)[i : i + 2], 16) for i in (1, 3, 5))
     near = np.abs(np.asarray(picture, dtype=int) - wanted).max(-1) <= 3
     assert near.sum() > 200
+
+
+# Clips ---------------------------------------------------------------------------------------------------------------
+
+
+def webm(tmp_path: Path) -> bytes:
+    """A clip of noise, two seconds."""
+    pytest.importorskip("av")
+    random = np.random.default_rng(0)
+    frames = [random.integers(0, 255, (40, 60, 3), dtype=np.uint8) for _ in range(4)]
+    return write_clip(tmp_path / "clip.webm", frames, rate=2, codec="libvpx-vp9", options={}).read_bytes()
+
+
+def test_a_clip_plays_and_its_nouns_point_along_the_timeline(page: Page, tmp_path: Path) -> None:
+    page.set_input_files("#file", {"name": "clip.webm", "mimeType": "video/webm", "buffer": webm(tmp_path)})
+    expect(page.locator(".sentence")).to_have_text("A dog runs after a red ball.")
+    expect(page.locator(".note")).to_contain_text("describes photographs")
+    assert page.evaluate("document.querySelector('.stage video').readyState") >= 1
+    expect(page.locator(".stage img")).to_be_hidden()
+    ticks = page.locator(".timeline button")
+    assert ticks.count() == 10
+    assert page.locator(".timeline button.on").count() == 0
+    page.locator(".sentence .word").first.hover()
+    assert page.locator(".timeline button.on").count() == 10  # attention has no threshold
+    # the box moves with the clip: a click on a frame seeks it
+    places = []
+    for at in (0, 9):
+        ticks.nth(at).click()
+        expect(ticks.nth(at)).to_have_class(re.compile(r"\bnow\b"))
+        places.append(page.locator(".boxes g .edge").first.evaluate("n => ['x', 'y'].map(a => n.getAttribute(a))"))
+    assert places[0] != places[1]
+    expect(page.locator(".downloads [data-kind=json]")).to_be_visible()
+    expect(page.locator(".downloads [data-kind=png]")).to_be_hidden()
+    if shots := os.environ.get("DEIXIS_SCREENSHOTS"):
+        page.screenshot(path=str(Path(shots) / "clip.png"))
+
+
+def test_a_broken_clip_is_an_error_that_the_page_shows(page: Page, tmp_path: Path) -> None:
+    broken = webm(tmp_path)[:200]
+    page.set_input_files("#file", {"name": "clip.webm", "mimeType": "video/webm", "buffer": broken})
+    expect(page.locator("#problem")).to_contain_text("clip")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from deixis.clips import is_clip
 from deixis.commands.console import (
     AsJson,
     CheckOption,
@@ -61,7 +62,7 @@ def caption(
     *,
     corpus: tyro.conf.OmitArgPrefixes[CorpusOptions] = CorpusOptions(),  # noqa: B008
 ) -> int:
-    """Caption photographs; each noun phrase has a box.
+    """Caption photographs and clips; each noun phrase has a box, in a clip one in every sampled frame.
 
     With --out, an interrupted run resumes with the same command. Unreadable files are skipped and listed at the end.
     "Low confidence" marks a sentence that a check found unreliable.
@@ -69,12 +70,14 @@ def caption(
     For example: deixis caption photo.jpg --draw captioned.png
 
     Args:
-        photos: photographs, and folders of photographs (with subfolders). With --parts also globs, list files, parquet
-            files, tar shards and URLs (see docs/scale.md).
+        photos: photographs, clips (video files, folders of frames 01.jpg .. 10.jpg), and folders of them. With --parts
+            photographs only, also globs, list files, parquet files, tar shards and URLs (see docs/scale.md).
         model: captioner, a name of the package or a folder (see deixis models).
         grounder: phrase grounder that reranks sentences and grounds their noun phrases, by name or folder. If not
             given, the default captioner uses the default grounder, other captioners use none. "none" disables it.
-        draw: write the photograph with boxes and sentence (.png, .jpg, .svg); for several photographs a folder.
+        draw: write the photograph with boxes and sentence (.png, .jpg, .svg); for several photographs a folder. Of a
+            clip: a strip of its frames, or a clip with boxes (.mp4). A file named words.png shows where the captioner
+            attended at every word.
         branches: write the attention of each branch of the captioner at each noun phrase, for one photograph.
         out: append a line of JSON for each photograph to this file; photographs that it has are skipped.
         as_json: write a line of JSON for each photograph to stdout instead of its sentence.
@@ -89,10 +92,11 @@ def caption(
         work = CaptionWork(model, grounder, caption_options(rerank, place, check), device)
         return write_parts(work, photos, corpus, stderr_console(quiet))
     wanted = find_photographs(photos)
-    alone = len(wanted) == 1 and not photos[0].is_dir()
+    alone = len(wanted) == 1 and (not photos[0].is_dir() or is_clip(photos[0]))
     if branches is not None and not alone:
         raise UsageError("--branches draws one photograph, but several are given. Give one photograph.")
-    decoded = {str(wanted[0]): load_image(wanted[0])} if alone else {}  # an unreadable file is an error at once
+    # an unreadable file is an error at once
+    decoded = {str(wanted[0]): load_image(wanted[0])} if alone and not is_clip(wanted[0]) else {}
     console, clock = stderr_console(quiet), Clock()
     with console.status("importing torch"), clock.measure("import"):
         import torch

@@ -11,7 +11,6 @@ from rich.text import Text
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console, stdout_console
 from deixis.commands.corpus import write_parts
 from deixis.corpus.options import CorpusOptions
-from deixis.errors import UsageError
 from deixis.pipelines.models import DEFAULT_GROUNDER
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def check(
     For example: deixis check photo.jpg "a man riding a red bike" --draw checked.png
 
     Args:
-        photo: the photograph; with --parts a source of many with their captions (see docs/scale.md).
+        photo: the photograph or clip; with --parts a source of many with their captions (see docs/scale.md).
         caption: a sentence about it, from a person or a model.
         model: phrase grounder, a name of the package or a folder (see deixis models).
         draw: write a sheet with the heat map of each noun phrase (.png, .svg, .jpg).
@@ -45,14 +44,12 @@ def check(
         from deixis.corpus.work import CheckWork
 
         return write_parts(CheckWork(model, caption, device), [photo], corpus, console)
-    if not caption.strip():
-        raise UsageError('no caption is given. Give a sentence after the photograph, for example "a dog on grass".')
     with console.status("loading the model"):
         from deixis.pipelines.check import check as check_photo
+        from deixis.pipelines.clip import open_source
         from deixis.pipelines.models import load_grounder
-        from deixis.pipelines.photo import Photo
 
-        opened = Photo(photo)
+        opened = open_source(photo)
         _ = opened.image  # an unreadable file is an error before the model is loaded
         grounder = load_grounder(model, device)
     with console.status(f"checking {photo}"):

@@ -154,7 +154,7 @@ def eval(
     about["reference"] = str(data.resolve() if data.exists() else data)
     about |= {"place": place} if place is not None else {}
     about |= {"proposals": proposals.name} if proposals is not None else {}
-    write_evaluation(folder, predictions, evaluation, about, results)
+    write_evaluation(folder, predictions, evaluation, about, results, reference)
     write_pages(folder, predictions, reference, evaluation, about, shown)
     print_evaluation(evaluation, about, console, as_json)
     console.print(f"predictions, scores and pages: {folder}", markup=False)

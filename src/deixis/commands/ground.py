@@ -38,8 +38,8 @@ def ground(
     For example: deixis ground photo.jpg "a man in a blue shirt" "a dog" --draw found.png
 
     Args:
-        photo: the photograph; with --parts a source of many (see docs/scale.md), whose captions are grounded where no
-            phrase is given.
+        photo: the photograph or clip; with --parts a source of many (see docs/scale.md), whose captions are grounded
+            where no phrase is given.
         phrases: what to find; each phrase is grounded by itself.
         model: phrase grounder, a name of the package or a folder (see deixis models).
         caption: a sentence instead of phrases; its noun phrases are grounded together.
@@ -64,18 +64,20 @@ def ground(
         raise UsageError("--against adds models to the sheet of --heat. Name its file with --heat.")
     console = stderr_console(quiet)
     with console.status("loading the model"):
+        from deixis.pipelines.clip import open_source
         from deixis.pipelines.ground import ground as ground_photo
         from deixis.pipelines.models import load_grounder
-        from deixis.pipelines.photo import Photo
         from deixis.pipelines.results import GroundResult
 
-        opened = Photo(photo)
+        opened = open_source(photo)
         _ = opened.image  # an unreadable file is an error before the model is loaded
         grounder = load_grounder(model, device)
     with console.status(f"grounding in {photo}"):
         found = ground_photo(opened, caption or list(phrases), grounder, place)
     kept = [one for one in found if one.score >= min_score]
-    result = GroundResult(opened.image, tuple(kept), grounder.name, grounder.hash)
+    result = GroundResult(
+        opened.source if kept and kept[0].track else opened.image, tuple(kept), grounder.name, grounder.hash
+    )
     if draw is not None:
         result.save(draw)
     if heat is not None:

@@ -42,10 +42,8 @@ def import_(
 
     For example: deixis import scan model_best.pth.tar --vocabulary f30k_precomp_vocab.json --features f.store -o m
 
-    For example: deixis import amc best_flickr.pth -o amc
-
-    No code of the file is run. Kinds: scan (SCAN and POS-SCAN), updown (captioners of
-    POS-SCAN), albef (pre-trained or fine-tuned), amc.
+    No code of the file is run. Kinds: scan (SCAN and POS-SCAN), updown (captioners of POS-SCAN), albef (pre-trained or
+    fine-tuned), amc.
 
     Args:
         kind: kind of the weights.

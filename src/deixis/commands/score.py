@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from rich.console import Console
 
 from deixis.commands.console import AsJson, Quiet, Switch, print_evaluation, stderr_console
 from deixis.data.dictionary import read_classes
-from deixis.metrics.evaluate import Options, evaluate
+from deixis.errors import UsageError
+from deixis.metrics.densevid import (
+    METRICS,
+    densevid_scores,
+    is_dense_reference,
+    read_dense_captions,
+    read_dense_reference,
+)
+from deixis.metrics.evaluate import Evaluation, Options, evaluate
 from deixis.metrics.formats import read_lemmas, read_predictions, read_proposals
 from deixis.metrics.references import read_reference
 from deixis.metrics.score import save_scores
@@ -20,6 +30,7 @@ def score(
     reference: Path,
     split: tuple[str, ...] = ("test",),
     split_file: Path | None = None,
+    other_references: tuple[Path, ...] = (),
     metrics: tuple[str, ...] = (),
     format: Literal["auto", "deixis", "coco", "gvd", "florence-2", "kosmos-2"] = "auto",
     protocol: Literal["official", "paper"] = "official",
@@ -48,6 +59,8 @@ def score(
         reference: folder of a data set, or GVD's reference JSON.
         split: split of the reference; several are scored as one.
         split_file: GVD's split JSON, which lists the images of each split of its reference.
+        other_references: further reference files of densevid_eval, such as anet_entities_val_2.json; the reference
+            is then the first of them, and the predictions are dense captions.
         metrics: what to score: captions, grounding, errors, words, hallucination, phrases, or names of scores such as
             F1_all or CIDEr. Everything that applies if not given.
         format: format of the predictions, if it is not recognised.
@@ -66,6 +79,10 @@ def score(
         html: write a page with charts.
     """
     console = stderr_console(quiet)
+    if is_dense_reference(reference):
+        return _score_dense(predictions, (reference, *other_references), metrics, as_json, out, console)
+    if other_references:
+        raise UsageError("--other-references are files of densevid_eval, and so must be --reference.")
     with console.status(f"reading {reference}") as status:
         truth = read_reference(reference, split, split_file)
         status.update(f"reading {predictions}")
@@ -101,4 +118,23 @@ def score(
     for file in (out, html):
         if file is not None:
             console.print(f"written: {file}", markup=False)
+    return 0
+
+
+def _score_dense(
+    predictions: Path,
+    references: Sequence[Path],
+    metrics: tuple[str, ...],
+    as_json: bool,
+    out: Path | None,
+    console: Console,
+) -> int:
+    """Score dense captions as densevid_eval does."""
+    wanted = metrics or METRICS
+    true = [read_dense_reference(path) for path in references]
+    scores = densevid_scores(read_dense_captions(predictions), true, wanted, data=references[0].stem)
+    about = {"predictions": str(predictions), "format": "dense-captions", "reference": ", ".join(map(str, references))}
+    if out is not None:
+        save_scores(out, scores, about)
+    print_evaluation(Evaluation(tuple(scores)), about, console, as_json)
     return 0

@@ -105,7 +105,7 @@ class Sample:
             return ClipFrames(images, sample_times(0.0, last, len(images)), 0.0, last)
         if self.frames:
             found = load_frames(self.frames)
-            if self.segment is None:
+            if self.segment is None or math.isinf(self.segment.end):
                 return found
             times = sample_times(self.segment.start, self.segment.end, len(found.images))
             found = ClipFrames(found.images, times, self.segment.start, self.segment.end)

@@ -72,11 +72,11 @@ def evaluate_captions(
     metrics = ["captions"]
     answers: Answers = {}
     place = options.place or default_place(models)
-    if reference.phrases:
+    if reference.phrases or has_boxed_frames(reference):
         metrics += ["grounding", "errors", "hallucination"]
-        if place in ("attention", "vote"):
+        if place in ("attention", "vote") and (models.captioner.describes_clips or not reference.video):
             answers = attended_phrases(models, reference, photos, "vote" if place == "vote" else "attention")
-            metrics += ["words", "phrases"]
+            metrics += ["words"] if reference.video else ["words", "phrases"]
     captions = {image: replace(result.caption, image=image) for image, result in results.items()}
     predictions = Predictions(Path(models.captioner.name), "deixis", captions, phrases=answers)
     evaluation = evaluate(predictions, reference, replace(scoring, metrics=tuple(metrics)))
@@ -88,6 +88,11 @@ def evaluate_captions(
         width = rules.rerank_beam or rules.beam if reranks(models, options) else rules.beam
         evaluation = sign(evaluation, place, options, rules.mark(width, branches))
     return CaptionEvaluation(results, predictions, evaluation)
+
+
+def has_boxed_frames(reference: Reference) -> bool:
+    """Return whether the reference has video segments with boxes."""
+    return reference.video and any(len(entity.boxes) for s in reference.samples for entity in s.entities)
 
 
 def sign(evaluation: Evaluation, place: str, options: CaptionOptions, generation: str) -> Evaluation:
@@ -132,7 +137,8 @@ def evaluate_grounder(
     predictions = Predictions(Path(grounder.name), "deixis", phrases=phrases)
     result = Evaluation(())
     if predictions.phrases:
-        result = evaluate(predictions, reference, Options(metrics=("words", "phrases"), missing="skip"))
+        metrics = ("words",) if reference.video else ("words", "phrases")
+        result = evaluate(predictions, reference, Options(metrics=metrics, missing="skip"))
         if isinstance(grounder, ReirGrounder) and grounder.signature:
             result = with_mark(result, grounder.signature)
     elif not isinstance(grounder, ScanGrounder):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from deixis.errors import DeixisError
 from deixis.files import make_folder, write_atomic
-from deixis.metrics.evaluate import Evaluation
+from deixis.metrics.densevid import write_dense_captions
+from deixis.metrics.evaluate import Evaluation, dense_events
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference
 from deixis.metrics.score import save_scores
@@ -29,8 +30,11 @@ def write_evaluation(
     evaluation: Evaluation,
     about: Mapping[str, str],
     results: Mapping[str, CaptionResult] | None = None,
+    reference: Reference | None = None,
 ) -> None:
     """Write captions.jsonl, phrases.jsonl and scores.json; scored words have a ``kind`` of error.
+
+    Captions of video segments are also written as GVD's dense captions, where the ``reference`` is given.
 
     The captions have the format of ``deixis caption``, with the image id as the image name.
     """
@@ -51,6 +55,9 @@ def write_evaluation(
     for name, records in (("captions.jsonl", captions), ("phrases.jsonl", phrases)):
         if records:
             write_atomic(folder / name, "".join(json.dumps(record) + "\n" for record in records))
+    if reference is not None and reference.video and predictions.captions:
+        texts = {image: caption.caption for image, caption in predictions.captions.items()}
+        write_dense_captions(folder / "dense-captions.json", dense_events(reference, texts, texts)[0])
     classes = [[each.name, each.trained, each.count, each.right] for each in evaluation.classes]
     save_scores(folder / "scores.json", evaluation.scores, {**about, "classes": classes})
 

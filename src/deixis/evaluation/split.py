@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from deixis.clips import sample_times
 from deixis.data import Sample
 from deixis.errors import DeixisError
+from deixis.pipelines.clip import Clip
 from deixis.pipelines.photo import Photo
 from deixis.types import Regions
 from deixis.vision.extractor import RegionExtractor
+from deixis.vision.segments import place_in_video
 
 
 class SplitPhotos(Mapping[str, Photo]):
@@ -26,7 +30,11 @@ class SplitPhotos(Mapping[str, Photo]):
     def __getitem__(self, image_id: str) -> Photo:
         sample = self._samples[image_id]
         regions = self._regions[image_id] if self._store is None else self._store[image_id]
-        return Photo(Path(image_id), image_id, regions, sample.open)
+        if not sample.is_video:
+            return Photo(Path(image_id), image_id, regions, sample.open)
+        place = sample.segment
+        times = () if place is None or math.isinf(place.end) else sample_times(place.start, place.end)
+        return Clip(Path(image_id), image_id, regions, sample.clip, times, place_in_video(sample))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._samples)

@@ -6,11 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from deixis import boxes as geometry
 from deixis.types import Regions
+
+
+@dataclass(frozen=True)
+class PaddedVideo:
+    """What regions of I clips have beyond those of photographs."""
+
+    frames: Tensor  # [I, N] frame of each region
+    aspect: Tensor  # [I] height / width
+    temporal: Tensor  # [I, T, R] features of the whole video over time, zero after its end
+    lengths: Tensor  # [I] numbers of temporal rows
+    segment: Tensor  # [I, 4] number, count, start and end / duration
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,7 @@ class PaddedRegions:
     class_probs: Tensor | None = None  # [I, N, C] of all classes, where all images have them
     image_vector: Tensor | None = None  # [I, V] feature of the whole image, where all images have one
     grid_mask: Tensor | None = None  # [I, M] True where there is a cell; None: everywhere
+    video: PaddedVideo | None = None  # of clips; None: photographs
     keys: Tensor | None = None  # [I] random keys of the samples, in training (deixis.layers.noise)
 
 
@@ -36,7 +49,8 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
     mask = np.zeros((len(regions), most), dtype=bool)
     scores = np.zeros((len(regions), most), dtype=np.float32)
     for row, r in enumerate(regions):
-        features[row, : len(r)], mask[row, : len(r)] = r.features, True
+        features[row, : len(r)] = r.features
+        mask[row, : len(r)] = True if r.frames is None else _kept(r)
         boxes[row, : len(r)] = geometry.to_normalised(r.boxes, *r.size)
         scores[row, : len(r)] = 0 if r.scores is None else r.scores
     scored = all(r.scores is not None for r in regions)
@@ -50,6 +64,7 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
         _pad_class_probs(regions, most),
         _stack_vectors(regions),
         grid_mask,
+        _pad_video(regions, most),
     )
 
 
@@ -91,3 +106,47 @@ def _pad_class_probs(regions: Sequence[Regions], most: int) -> Tensor | None:
 def _stack_vectors(regions: Sequence[Regions]) -> Tensor | None:
     found = [r.image_vector for r in regions if r.image_vector is not None]
     return torch.from_numpy(np.stack(found).astype(np.float32)) if len(found) == len(regions) else None
+
+
+def _kept(regions: Regions) -> npt.NDArray[np.bool_]:
+    """Regions of a clip that are in use: published features have empty boxes in place of regions below a threshold."""
+    boxes = regions.boxes
+    kept = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    return kept if kept.any() else np.ones(len(boxes), dtype=bool)
+
+
+def temporal_rows(regions: Regions) -> npt.NDArray[np.float32]:
+    """Temporal features ``[T, R]`` of a clip: given, else the mean grid cell or region of each sampled frame."""
+    if regions.temporal is not None:
+        return np.asarray(regions.temporal, dtype=np.float32)
+    if regions.grid is not None:
+        return np.asarray(regions.grid, dtype=np.float32).reshape(len(regions.grid), -1, regions.grid.shape[-1]).mean(1)
+    assert regions.frames is not None
+    rows = np.zeros((int(regions.frames.max()) + 1, regions.features.shape[1]), dtype=np.float32)
+    for frame in np.unique(regions.frames):
+        rows[frame] = np.asarray(regions.features[regions.frames == frame], dtype=np.float32).mean(0)
+    return rows
+
+
+def _pad_video(regions: Sequence[Regions], most: int) -> PaddedVideo | None:
+    if any(r.frames is None for r in regions):
+        return None
+    rows = [temporal_rows(r) for r in regions]
+    frames = np.zeros((len(regions), most), dtype=np.int64)
+    temporal = np.zeros((len(rows), max(map(len, rows)), rows[0].shape[1]), dtype=np.float32)
+    for i, (r, each) in enumerate(zip(regions, rows, strict=True)):
+        frames[i, : len(r)] = np.asarray(r.frames)
+        temporal[i, : len(each)] = each
+    whole = (0.0, 1.0, 0.0, 1.0)
+    # rows of the sampled frames are those of the segment alone; rows of the whole video have a place in it
+    places = [
+        whole if r.segment is None else r.segment if r.temporal is not None else (*r.segment[:2], 0.0, 1.0)
+        for r in regions
+    ]
+    return PaddedVideo(
+        torch.from_numpy(frames),
+        torch.tensor([r.size[1] / r.size[0] for r in regions], dtype=torch.float32),
+        torch.from_numpy(temporal),
+        torch.tensor([len(each) for each in rows]),
+        torch.tensor(places, dtype=torch.float32),
+    )

@@ -20,6 +20,7 @@ from deixis.language.classes import ObjectClasses
 from deixis.language.tokenise import tokens
 from deixis.metrics import grounded_captions, object_words, phrases
 from deixis.metrics.captions import caption_scores
+from deixis.metrics.densevid import Event, densevid_scores
 from deixis.metrics.error_analysis import error_scores, word_kinds
 from deixis.metrics.formats import Mention, Predictions, phrase_key
 from deixis.metrics.grounded_captions import Sentences
@@ -30,7 +31,7 @@ from deixis.metrics.score import Score
 from deixis.types import GroundedCaption, Grounding, Json
 
 GROUPS = {
-    "captions": ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE"),
+    "captions": ("BLEU", "ROUGE-L", "CIDEr", "METEOR", "SPICE", "densevid"),
     "grounding": ("F1", "precision", "recall_all", "recall_loc", "classes_generated"),
     "errors": ("errors", "wrong"),
     "words": ("attention_accuracy",),
@@ -261,7 +262,9 @@ class _Run:
         names = [
             n for n in (*CAPTION_METRICS, "CIDEr-D", "CIDEr-plain") if any(a == n or covers(n, a) for a in requested)
         ]
-        if not requested or "captions" in requested:
+        if "captions" in requested:
+            requested = []
+        if not requested:
             names = [*CAPTION_METRICS, *(name for name in names if name not in CAPTION_METRICS)]
         scores, self.absent = caption_scores(
             {image: tokens(captions[image].caption) if image in captions else () for image in kept},
@@ -271,6 +274,10 @@ class _Run:
             tok="ptb",
         )
         self.add(scores, self.about(missing))
+        if self.reference.video and self.reference.samples and not requested:
+            dense = {image: captions[image].caption for image in kept if image in captions}
+            predicted, true = dense_events(self.reference, dense, kept)
+            self.add(densevid_scores(predicted, true), self.about(missing))
 
     def grounding(self) -> None:
         objects, about = self.objects_present()
@@ -470,6 +477,33 @@ class _Run:
         predicted = self.predictions.sentences or object_words.predicted_words(captions, classes, quiet)
         frequency = dict(zip(classes.names, classes.counts, strict=True))
         return _Objects(references, predicted, known, frequency, minimum)
+
+
+def dense_events(
+    reference: Reference, captions: Mapping[str, str], kept: Collection[str]
+) -> tuple[dict[str, list[Event]], list[dict[str, list[Event]]]]:
+    """Return generated and reference captions of video segments by video; caption k is in reference k."""
+    predicted: dict[str, list[Event]] = {}
+    true: list[dict[str, list[Event]]] = []
+    chosen = set(kept)
+    for sample in reference.samples:
+        if sample.image_id not in chosen:
+            continue
+        video, place = video_of(sample.image_id), sample.segment
+        start, end = (0.0, 1.0) if place is None or place.end == np.inf else (place.start, place.end)
+        if sample.image_id in captions:
+            text = captions[sample.image_id]
+            predicted.setdefault(video, []).append(Event(start, end, tokens(text), text))
+        for number, caption in enumerate(sample.captions):
+            if number == len(true):
+                true.append({})
+            true[number].setdefault(video, []).append(Event(start, end, caption.tokens, caption.text))
+    return predicted, true
+
+
+def video_of(segment: str) -> str:
+    """Return the id of the video of a segment: before ``_segment_`` or ``#``."""
+    return segment.partition("_segment_")[0].partition("#")[0]
 
 
 def _with_counts(classes: ObjectClasses, counts: Mapping[str, int]) -> ObjectClasses:

@@ -12,6 +12,7 @@ from PIL import Image
 
 from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream
 from deixis.pipelines.check import check as check_photo
+from deixis.pipelines.clip import open_source
 from deixis.pipelines.ground import ground as ground_photo
 from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, Models, PhraseGrounder, load_models
 from deixis.pipelines.models import load_grounder as load_phrase_grounder
@@ -20,8 +21,13 @@ from deixis.pipelines.results import CaptionResult, CheckResult, GroundResult
 from deixis.types import HeatPlace, Place
 
 
+def opened(source: Source) -> Photo:
+    """Return the photograph or, by the suffix of a path, the clip."""
+    return open_source(source) if isinstance(source, str | Path) else Photo(source)
+
+
 class CaptionPipeline:
-    """Caption photographs: ``caption("photo.jpg")``.
+    """Caption photographs and clips: ``caption("photo.jpg")``, ``caption("clip.mp4")``.
 
     Call it with a path, a PIL image or an array [H, W, 3]. A list gives a list of results. Any other iterable, such as
     a generator, gives an iterator of results, and photographs are read as they are needed.
@@ -42,8 +48,8 @@ class CaptionPipeline:
     def __call__(self, photos: Any) -> Any:
         """Return the result of one photograph, a list of results for a list, or an iterator for other iterables."""
         if isinstance(photos, str | Path | Image.Image | np.ndarray):
-            return next(caption_stream([Photo(photos)], self.models, self.options))
-        results = caption_stream((Photo(photo) for photo in photos), self.models, self.options)
+            return next(caption_stream([opened(photos)], self.models, self.options))
+        results = caption_stream((opened(photo) for photo in photos), self.models, self.options)
         return list(results) if isinstance(photos, list | tuple) else results
 
     def __repr__(self) -> str:
@@ -63,7 +69,7 @@ class GroundPipeline:
 
         The result behaves as a list of groundings with ``text``, ``box`` and ``score``, the probability of presence.
         """
-        one = Photo(photo)
+        one = opened(photo)
         found = ground_photo(one, wanted, self.grounder, place)
         return GroundResult(one.source, tuple(found), self.grounder.name, self.grounder.hash)
 
@@ -94,7 +100,7 @@ def check(photo: Source, caption: str, model: str | Path = DEFAULT_GROUNDER, dev
 
     The model is loaded once and kept for the next call.
     """
-    return check_photo(Photo(photo), caption, _loaded(str(model), device))
+    return check_photo(opened(photo), caption, _loaded(str(model), device))
 
 
 @lru_cache(maxsize=2)

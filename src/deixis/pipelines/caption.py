@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
+from typing import Literal, get_args
 
 from deixis.language.sentence import sentence
+from deixis.localize.attention import from_track
 from deixis.pipelines.checks import CHECKS, Check, run_checks
+from deixis.pipelines.clip import Clip
+from deixis.pipelines.ground import along_time
 from deixis.pipelines.information_gain import information_gains
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo, encode_batch, parse_batch
 from deixis.pipelines.place import PlaceOption, check_option, default_place, place
 from deixis.pipelines.rerank import rerank
-from deixis.pipelines.results import CaptionResult
-from deixis.types import Candidate, GroundedCaption
+from deixis.pipelines.results import BY_FRAMES, CaptionResult, Warning
+from deixis.types import Candidate, GroundedCaption, Place
 
 BATCH = 16  # photographs that are prepared and decoded together
 
@@ -36,8 +39,13 @@ DEFAULT = CaptionOptions()
 
 
 def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = DEFAULT) -> list[CaptionResult]:
-    """Caption photographs; every step is one line of this function or of :func:`finish`."""
+    """Caption photographs and clips; every step is one line of this function or of :func:`finish`."""
     check_option(models, options.place or default_place(models))
+    if any(isinstance(photo, Clip) for photo in photos):
+        return [
+            _caption_clip(one, models, options) if isinstance(one, Clip) else caption([one], models, options)[0]
+            for one in photos
+        ]
     prepare(photos, models, options)
     grounder = models.grounder if reranks(models, options) else None
     generation = models.captioner.generation
@@ -49,6 +57,47 @@ def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = D
     blank = models.blank if "gain" in options.checks else None
     gains = [math.inf] * len(chosen) if blank is None else information_gains(chosen, models.captioner, blank)
     return [finish(*each, models, options) for each in zip(photos, chosen, gains, strict=True)]
+
+
+def _caption_clip(clip: Clip, models: Models, options: CaptionOptions) -> CaptionResult:
+    """Caption a clip, with a captioner of clips or frame by frame; the checks are those of photographs."""
+    if not models.captioner.describes_clips:
+        return caption_by_frames(clip, models, options)
+    generation = models.captioner.generation
+    (beam,) = models.captioner.decode([clip.regions(models.extractor)], generation.beam)
+    chosen = rerank(beam, clip, None, generation.allow_repeated_words)
+    return finish(clip, chosen, math.inf, models, replace(options, checks=()))
+
+
+def caption_by_frames(clip: Clip, models: Models, options: CaptionOptions) -> CaptionResult:
+    """Caption the middle frame of a clip with a captioner of photographs, and ground its words in every frame."""
+    clip.regions(models.extractor)  # of all frames, before one of them is a photograph
+    (middle,) = caption([clip.photo(clip.middle)], models, options)
+    option = options.place or default_place(models)
+    by_attention = option in get_args(Place)
+    tracks = []
+    for frame in range(len(clip.times)):
+        photo = clip.photo(frame)
+        candidate = Candidate(middle.caption.words, None, 0.0, middle.trace)
+        if by_attention:
+            regions = [photo.regions(models.extractor)]
+            candidate = models.captioner.force_decode(regions, [[middle.caption.words]])[0][0]
+        tracks.append(place(candidate, photo, models, option))
+    phrases, words = (
+        [along_time(each, clip.times) for each in zip(*some, strict=True)] for some in zip(*tracks, strict=True)
+    )
+    if by_attention:  # attention has no threshold of presence
+        phrases, words = ([from_track(one, one.track, 0.0) for one in some] for some in (phrases, words))
+    grounded = replace(
+        middle.caption, groundings=tuple(phrases), word_groundings=tuple(words), times=clip.times, image=clip.name
+    )
+    told = Warning(
+        BY_FRAMES,
+        f"the captioner {models.captioner.name} describes photographs: the sentence is that of the frame at "
+        f"{clip.times[clip.middle]:.1f} s, and its nouns were located in each of {len(clip.times)} frames.",
+        lowers_confidence=False,
+    )
+    return CaptionResult(clip.source, grounded, (*middle.warnings, told), middle.trace)
 
 
 def finish(photo: Photo, chosen: Candidate, gain: float, models: Models, options: CaptionOptions) -> CaptionResult:
@@ -66,6 +115,7 @@ def finish(photo: Photo, chosen: Candidate, gain: float, models: Models, options
         caption=sentence(chosen.words),
         word_groundings=words,
         model_hash=models.hash,
+        times=photo.times if isinstance(photo, Clip) else (),
     )
     return CaptionResult(photo.source, grounded, warnings, chosen.trace)
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from PIL import Image
 
+from deixis.clips import is_clip
 from deixis.errors import DeixisError
+from deixis.pipelines.clip import Clip, open_source
 from deixis.pipelines.photo import Photo
 from deixis.types import Json
-from deixis.vision.bulk import Job, Outcome, Workers
+from deixis.vision.bulk import Job, Outcome, Workers, clip_job
 from deixis.vision.extractor import RegionExtractor
 
 
@@ -29,7 +31,7 @@ def open_photos(
     if processes == 1:
         yield from _one_by_one(paths, extractor, skipped, decoded or {})
         return
-    jobs = [Job(str(path), (path,)) for path in paths]
+    jobs = [clip_job(path, str(path)) if is_clip(path) else Job(str(path), (path,)) for path in paths]
     make = partial(_make, extractor.description, extractor.grid, str(extractor.device))
     with Workers(make, processes) as workers:
         for outcome in _in_order(jobs, workers.run(jobs)):
@@ -37,7 +39,8 @@ def open_photos(
                 name = outcome.job.image_id
                 skipped(outcome.reason if name in outcome.reason else f"{name}: {outcome.reason}")
             else:
-                yield Photo(outcome.job.image_id, regions=outcome.regions)
+                opened = Clip if outcome.job.sample is not None else Photo
+                yield opened(outcome.job.image_id, regions=outcome.regions)
 
 
 def _one_by_one(
@@ -48,7 +51,7 @@ def _one_by_one(
 ) -> Iterator[Photo]:
     for path in paths:
         image = decoded.get(str(path))
-        photo = Photo(str(path), open_image=None if image is None else image.copy)
+        photo = Photo(str(path), open_image=image.copy) if image is not None else open_source(str(path))
         try:
             photo.regions(extractor)
         except DeixisError as error:

@@ -82,9 +82,12 @@ def picture_files(draw: Path, photographs: Sequence[Path], alone: bool) -> dict[
 
 
 def save_picture(result: CaptionResult, file: Path) -> None:
-    """Write the photograph with its boxes and sentence."""
+    """Write the photograph with its boxes and sentence; a file named words.png has the attention at every word."""
     make_folder(file.parent)
-    result.save(file)
+    if file.stem == "words" or file.stem.endswith("-words"):
+        save_drawing(result.words_drawing(), file)
+    else:
+        result.save(file)
 
 
 def save_branches(result: CaptionResult, file: Path) -> None:
@@ -94,4 +97,6 @@ def save_branches(result: CaptionResult, file: Path) -> None:
     groundings, trace = result.groundings, result.trace
     masks = [trace.branch_mask[one.start if one.head is None else one.head] for one in groundings]
     branches = branch_groundings(trace, groundings)
+    if result.caption.times:
+        raise DeixisError("--branches draws one photograph. For a clip, use --draw words.png.")
     save_drawing(draw_branches(result.photograph(), result.caption, branches, masks), file)

@@ -10,7 +10,8 @@ from deixis.language.parse import Parse
 from deixis.language.queries import Query, head_of, shown_span, visible_phrases
 from deixis.language.sentence import is_not_visible
 from deixis.localize.attention import ground_word
-from deixis.pipelines.ground import check_place
+from deixis.pipelines.clip import Clip
+from deixis.pipelines.ground import check_place, ground_queries
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
 from deixis.types import Candidate, Grounding, Place
@@ -51,8 +52,12 @@ def by_attention(candidate: Candidate, parsed: Parse, photo: Photo, models: Mode
     """Ground phrases by the attention at their head word, and every noun and verb by its own attention."""
     regions, detector = photo.regions(models.extractor), models.extractor.is_detector
 
+    times = photo.times if isinstance(photo, Clip) else ()
+    threshold = models.captioner.generation.frame_threshold
+
     def ground(step: int) -> Grounding:
-        return ground_word(candidate.trace, step, parsed.tokens[step], regions, rule, detector)
+        word = parsed.tokens[step]
+        return ground_word(candidate.trace, step, word, regions, rule, detector, threshold, times)
 
     phrases = []
     for phrase in visible_phrases(parsed):
@@ -73,7 +78,7 @@ def by_grounder(parsed: Parse, photo: Photo, models: Models, option: PlaceOption
     assert grounder is not None  # see check_option
     wanted = visible_phrases(parsed)
     rule = None if option == "grounder" else option
-    found = grounder.ground(photo.encoded(grounder), [Query(parsed, wanted)], rule) if wanted else []
+    found = ground_queries(photo, [Query(parsed, wanted)], grounder, rule) if wanted else []
     phrases = []
     for phrase, one in zip(wanted, found, strict=True):
         start, end = shown_span(parsed, phrase)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
+from deixis.clips import DRAWING, clip_rate, decode_all, frames_at
+from deixis.errors import DeixisError
 from deixis.images import load_image
 from deixis.types import SCHEMA, AttentionTrace, GroundedCaption, Grounding, Json
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 MIN_PRESENCE = 0.5
 """A phrase with a smaller probability is probably absent."""
+
+
+BY_FRAMES = "described_by_frames"
+"""Code of the warning that a captioner of photographs described a clip."""
 
 
 class Drawable:
@@ -37,7 +43,7 @@ class Drawable:
         return self.drawing().to_image()
 
     def save(self, path: str | Path) -> None:
-        """Write the photograph with its boxes (.png, .jpg, .svg)."""
+        """Write the photograph with its boxes (.png, .jpg, .svg); of a clip, a strip of its frames."""
         from deixis.show.drawing import save_drawing
 
         save_drawing(self.drawing(), Path(path))
@@ -103,10 +109,11 @@ class CaptionResult(Drawable):
 
     @property
     def note(self) -> str:
-        """The first warning as a sentence for people; empty where there is none."""
-        if not self.warnings:
-            return ""
-        return str(self.warnings[0]) if self.confident else f"Low confidence: {self.warnings[0].message}"
+        """The first warning as a sentence for people, and how a clip was described; empty where there is none."""
+        told = [warning for warning in self.warnings if warning.code == BY_FRAMES]
+        others = [warning for warning in self.warnings if warning.code != BY_FRAMES][:1]
+        sentences = [str(one) if self.confident else f"Low confidence: {one.message}" for one in others]
+        return " ".join([*sentences, *map(str, told)])
 
     def to_dict(self) -> Json:
         """Return the caption's JSON, with ``sure``, ``plain``, ``note`` and ``warnings``."""
@@ -120,9 +127,44 @@ class CaptionResult(Drawable):
 
     def drawing(self) -> Drawing:
         """Return the photograph with a box for each noun phrase, and the sentence below it."""
-        from deixis.show.draw import draw_caption
+        from deixis.show.draw import caption_spans, draw_caption
 
+        if self.caption.times:
+            from deixis.show.clip import draw_strip
+
+            times = self.caption.times
+            spans = caption_spans(self.caption)
+            return draw_strip(self.frames(), times, self.groundings, spans, self.note)
         return draw_caption(self.photograph(), self.caption, note=self.note, absent=self.absent)
+
+    def frames(self) -> list[Image.Image]:
+        """Return the photograph, or the sampled frames of a clip; the file is opened again."""
+        if not self.caption.times:
+            return [self.photograph()]
+        return frames_at(self.source, self.caption.times)
+
+    def words_drawing(self) -> Drawing:
+        """Return a picture of every word and where the captioner attended when it wrote it."""
+        from deixis.show.clip import draw_words
+
+        frames = self.frames()
+        if len(frames) > 1 and self.trace.frames is None:  # a captioner of photographs wrote of the middle frame
+            frames = [frames[len(frames) // 2]]
+        return draw_words(frames, self.caption, self.trace)
+
+    def save(self, path: str | Path) -> None:
+        """Write the drawing (.png, .jpg, .svg); of a clip, a strip of frames, or a clip with boxes (.mp4)."""
+        if Path(path).suffix.lower() != ".mp4":
+            return super().save(path)
+        from deixis.show.clip import write_video
+
+        if not self.caption.times:
+            raise DeixisError(f"{path}: a photograph has no moving picture. Choose a file such as .png.")
+        moving: Iterable[tuple[float, Image.Image]] = zip(self.caption.times, self.frames(), strict=True)
+        rate = 1.0  # of a folder of frames
+        if not Path(self.source).is_dir():
+            rate, moving = clip_rate(self.source), decode_all(self.source, DRAWING)
+        return write_video(moving, self.caption, Path(path), rate)
 
     def __str__(self) -> str:
         return self.text if self.confident else f"{self.text} (low confidence)"
@@ -155,8 +197,8 @@ class GroundResult(Drawable, Sequence[Grounding]):
         return {"model": self.model, "model_hash": self.model_hash, "schema": SCHEMA, "groundings": found}
 
     def drawing(self) -> Drawing:
-        """Return the photograph with a box and a score for each phrase."""
-        return draw_scored(self.photograph(), self.groundings)
+        """Return the photograph with a box and a score for each phrase; of a clip, a strip of its frames."""
+        return draw_found(self.source, self.photograph, self.groundings)
 
     def __str__(self) -> str:
         return listed(self.groundings)
@@ -188,8 +230,8 @@ class CheckResult(Drawable):
         return {**self.caption.to_json(), "match": self.match, "doubtful": absent}
 
     def drawing(self) -> Drawing:
-        """Return the photograph with a box and a probability for each phrase."""
-        return draw_scored(self.photograph(), self.groundings)
+        """Return the photograph with a box and a probability for each phrase; of a clip, a strip of its frames."""
+        return draw_found(self.source, self.photograph, self.groundings)
 
     def __str__(self) -> str:
         whole = "" if self.match is None else f"match {self.match:.2f}; "
@@ -203,6 +245,17 @@ def listed(groundings: Sequence[Grounding]) -> str:
     return "; ".join(
         f"{one.text} {one.score:.2f} [{', '.join(f'{side:.0f}' for side in one.box)}]" for one in groundings
     )
+
+
+def draw_found(source: Any, photograph: Callable[[], Image.Image], groundings: Sequence[Grounding]) -> Drawing:
+    """Return a drawing of groundings with scores: of a photograph, or of the frames of a clip."""
+    if not any(one.track for one in groundings):
+        return draw_scored(photograph(), groundings)
+    from deixis.show.clip import draw_strip
+
+    times = [one.time for one in groundings[0].track]
+    named = [replace(one, text=f"{one.text} {one.score:.0%}") for one in groundings]
+    return draw_strip(frames_at(source, times), times, named)
 
 
 def draw_scored(photograph: Image.Image, groundings: Sequence[Grounding]) -> Drawing:

@@ -24,11 +24,13 @@ import numpy.typing as npt
 from PIL import Image
 
 from deixis.cache import cache_disabled
+from deixis.clips import ClipLimits, is_clip_content, sample_clip
 from deixis.images import load_image
 from deixis.localize.heat import heat_map
 from deixis.methods.updown.model import Captioner
 from deixis.pipelines.caption import CaptionOptions, caption
 from deixis.pipelines.check import check
+from deixis.pipelines.clip import Clip
 from deixis.pipelines.ground import ground
 from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, Models, PhraseGrounder
 from deixis.pipelines.photo import Photo
@@ -51,7 +53,9 @@ BEST_BOXES = 3  # of each branch
 class Limits:
     """Limits of the engine."""
 
-    pixels: int = 50_000_000  # of a photograph
+    pixels: int = 50_000_000  # of a photograph, or of a frame of a clip
+    clip_frames: int = 40_000  # of a clip that are decoded; 10 minutes at 60 frames a second are 36,000
+    clip_seconds: float = 30.0  # of decoding a clip
     waiting: int = 32  # requests under way at once, from their last byte to their answer
     batch: int = 16  # requests in one batch
     gather: float = 0.005  # seconds to wait for more requests of a batch
@@ -163,6 +167,8 @@ class Engine:
         file = io.BytesIO()
         Image.new("RGB", (64, 64), "grey").save(file, "PNG")
         for name, model in self.models.items():
+            if isinstance(model, Captioner) and model.describes_clips:
+                continue
             photo = file.getvalue()
             ask = CaptionAsk(photo, name) if isinstance(model, Captioner) else GroundAsk(photo, name, ("a person",))
             self.ask(ask).result()
@@ -250,7 +256,11 @@ class Engine:
         self._regions.move_to_end(digest)
         if len(self._regions) > self.limits.kept:
             self._regions.popitem(last=False)
-        photo = Photo("", regions=regions, open_image=partial(load_image, ask.photo, self.limits.pixels, FORMATS))
+        if is_clip_content(ask.photo):
+            bounds = ClipLimits(len(ask.photo), self.limits.pixels, self.limits.clip_frames, self.limits.clip_seconds)
+            photo: Photo = Clip("", regions=regions, open_clip=partial(sample_clip, ask.photo, limits=bounds))
+        else:
+            photo = Photo("", regions=regions, open_image=partial(load_image, ask.photo, self.limits.pixels, FORMATS))
         extractor = self._extractor(ask.model)
         if extractor is None:
             _ = photo.image
@@ -304,7 +314,7 @@ def describe(name: str, model: Model) -> Json:
 def caption_json(result: CaptionResult, steps: bool) -> Json:
     """Return the JSON of a result; with ``steps``, heat maps of groundings and attention at every word."""
     record = result.to_dict()
-    if not steps:
+    if not steps or result.caption.times:  # of a clip: boxes along time, no attention at every word
         plain = tuple(replace(one, heat=None) for one in result.groundings)
         return {**record, "groundings": [one.to_json() for one in plain]}
     trace, groundings = result.trace, []

@@ -30,7 +30,7 @@ TOKEN_HEADER = "X-Deixis-Token"
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "media-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",

@@ -53,15 +53,18 @@ const sentence = text => text.charAt(0).toUpperCase() + text.slice(1);
 // A photograph -------------------------------------------------------------------------------------------------------
 
 async function show(photo, name) {
-  if (photo.type && !photo.type.startsWith("image/")) return showError(`${name} is not an image. Use JPEG, PNG, WebP, AVIF or GIF.`);
+  const clip = photo.type.startsWith("video/");
+  if (photo.type && !clip && !photo.type.startsWith("image/")) {
+    return showError(`${name} is neither an image nor a video. Use JPEG, PNG, WebP, AVIF, GIF, MP4 or WebM.`);
+  }
   if (photo.size > settings.bytes) {
-    return showError(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; the limit is ${settings.bytes / 1e6} MB. Make the image smaller.`);
+    return showError(`${name} has ${(photo.size / 1e6).toFixed(1)} MB; the limit is ${settings.bytes / 1e6} MB. Make the ${clip ? "clip" : "image"} smaller.`);
   }
   showError("");
   if (state.url) URL.revokeObjectURL(state.url);
-  Object.assign(state, {photo, name, url: URL.createObjectURL(photo), phrases: []});
+  Object.assign(state, {photo, name, clip, url: URL.createObjectURL(photo), phrases: []});
   state.image = new Image();
-  state.image.src = state.url;
+  if (!clip) state.image.src = state.url;
   arrange(true);
   await captionPhoto();
 }
@@ -69,7 +72,7 @@ async function show(photo, name) {
 function arrange(hasPhoto) {
   document.body.classList.toggle("has-photo", hasPhoto);
   $("#tools").hidden = !hasPhoto;
-  $(".drop .big").textContent = `Drop, paste or choose ${hasPhoto ? "another" : "a photograph"}`;
+  $(".drop .big").textContent = `Drop, paste or choose ${hasPhoto ? "another" : "a photograph or clip"}`;
 }
 
 /** Create the columns, one for each selected model. */
@@ -82,7 +85,7 @@ async function captionPhoto() {
   $("#columns").className = chosen.length > 1 ? "pair" : "alone";
   $("#columns").replaceChildren(...state.columns.map(column => column.element));
   announce("Captioning …");
-  await state.image.decode().catch(() => {});  // if this is no image, the server's error is shown
+  if (!state.clip) await state.image.decode().catch(() => {});  // if this is no image, the server's error is shown
   if (asked !== state.asked) return;
   state.columns.forEach(column => resize(column, state.image.naturalWidth || 4, state.image.naturalHeight || 3));
   try {
@@ -110,9 +113,13 @@ function makeColumn(model) {
   const element = $("#column").content.cloneNode(true).firstElementChild;
   const column = {model, element, result: null, found: [], held: null, grounder: captions(model) ? grounders[0] : model};
   element.classList.add("waiting");
-  const photo = $(".stage img", element);
-  photo.src = state.url;
+  const photo = $(".stage img", element), video = $(".stage video", element);
+  photo.hidden = state.clip;
+  video.hidden = !state.clip;
+  $(".stage", element).classList.toggle("clip", state.clip);
+  (state.clip ? video : photo).src = state.url;
   photo.alt = "Your photograph";
+  if (state.clip) follow(column, video);
   $(".by", element).textContent = model.name;
   if (!captions(model)) showText(column, "This model grounds phrases. Type one above.");
   for (const button of element.querySelectorAll(".downloads button")) {
@@ -137,6 +144,7 @@ function fill(column, result) {
   column.result = result;
   resize(column, result.width, result.height);
   $(".stage img", column.element).alt = result.caption;
+  $(".stage video", column.element).setAttribute("aria-label", result.caption);
   $(".sentence", column.element).replaceChildren(...pieces(result).flatMap(piece => {
     const node = piece.owner === null ? document.createElement("span")
       : wordButton(column, `w${piece.owner}`, colour(piece.owner));
@@ -149,7 +157,68 @@ function fill(column, result) {
   note.textContent = result.note;
   drawBoxes(column);
   $(".downloads", column.element).hidden = false;
+  for (const button of column.element.querySelectorAll(".downloads button")) button.hidden = state.clip && button.dataset.kind !== "json";
+  if (result.times?.length) prepareTimeline(column, result.times);
   if (result.steps?.length) prepareAttention(column);
+}
+
+// Clips --------------------------------------------------------------------------------------------------------------
+
+/** Redraw the boxes as the clip plays or is moved. */
+function follow(column, video) {
+  const moment = () => drawMoment(column, video.currentTime);
+  for (const event of ["timeupdate", "seeked", "loadeddata"]) video.addEventListener(event, moment);
+  const run = () => { moment(); if (!video.paused && video.isConnected) requestAnimationFrame(run); };
+  video.addEventListener("play", run);
+}
+
+/** The box of a track at a time: linear between two frames that both show it, else that of the nearest frame. */
+function boxAt(track, time) {
+  const after = track.findIndex(one => one.time >= time);
+  const left = track[Math.max(0, after < 0 ? track.length - 1 : after - 1)], right = track[after < 0 ? track.length - 1 : after];
+  if (left.shown && right.shown && right.time > left.time) {
+    const share = Math.min(1, Math.max(0, (time - left.time) / (right.time - left.time)));
+    return left.box.map((v, i) => (1 - share) * v + share * right.box[i]);
+  }
+  const near = Math.abs(left.time - time) <= Math.abs(right.time - time) ? left : right;
+  return near.shown ? near.box : null;
+}
+
+function drawMoment(column, time) {
+  for (const group of column.element.querySelectorAll(".boxes g")) {
+    const {track} = meant(column, group.dataset.key);
+    if (!track?.length) continue;
+    const box = boxAt(track, time);
+    group.toggleAttribute("hidden", !box);
+    group.style.display = box ? "" : "none";
+    if (box) for (const node of group.querySelectorAll("rect:not(.part)")) place(node, column, box);
+  }
+  const {times} = column.result ?? {};
+  if (!times) return;
+  const nearest = times.reduce((best, at, i) => Math.abs(at - time) < Math.abs(times[best] - time) ? i : best, 0);
+  [...$(".timeline", column.element).children].forEach((tick, i) => tick.classList.toggle("now", i === nearest));
+}
+
+/** One mark for each sampled frame; those in which the highlighted phrase is shown have its colour. */
+function prepareTimeline(column, times) {
+  const bar = $(".timeline", column.element), video = $(".stage video", column.element);
+  bar.hidden = false;
+  bar.replaceChildren(...times.map(time => {
+    const tick = document.createElement("button");
+    tick.type = "button";
+    tick.setAttribute("aria-label", `Frame at ${time.toFixed(1)} s`);
+    tick.addEventListener("click", () => { video.pause(); video.currentTime = time; });
+    return tick;
+  }));
+  drawMoment(column, video.currentTime);
+}
+
+function lightTimeline(column, thing) {
+  [...$(".timeline", column.element).children].forEach((tick, i) => {
+    const shown = Boolean(thing?.track?.find(one => one.frame === i)?.shown);
+    tick.classList.toggle("on", shown);
+    if (shown) tick.style.setProperty("--c", thing.colour.fill);
+  });
 }
 
 // Phrases and boxes highlight each other -----------------------------------------------------------------------------
@@ -197,6 +266,7 @@ function light(column, key) {
   for (const node of element.querySelectorAll("[data-key]")) node.classList.toggle("on", node.dataset.key === key);
   const thing = key === null ? null : meant(column, key);
   stage.classList.toggle("hot", Boolean(thing?.heat));
+  lightTimeline(column, thing);
   if (!thing) return;
   if (thing.heat) {
     const canvas = $(".heat", element);
@@ -230,16 +300,22 @@ function drawBoxes(column) {
     wire(column, group, key);
     return group;
   }));
+  if (state.clip) drawMoment(column, $(".stage video", column.element).currentTime);
 }
 
-function rectangle({size}, box, kind, stroke) {
-  const node = document.createElementNS(SVG, "rect"), inset = 0.004 * size.width;  // a line on the edge would be cut
-  const [x1, x2] = [box[0], box[2]].map(x => Math.min(Math.max(x, inset), size.width - inset));
-  const [y1, y2] = [box[1], box[3]].map(y => Math.min(Math.max(y, inset), size.height - inset));
-  for (const [name, value] of Object.entries({x: x1, y: y1, width: x2 - x1, height: y2 - y1})) node.setAttribute(name, value);
+function rectangle(column, box, kind, stroke) {
+  const node = document.createElementNS(SVG, "rect");
+  place(node, column, box);
   if (stroke) node.setAttribute("stroke", stroke);
   node.setAttribute("class", kind);
   return node;
+}
+
+function place(node, {size}, box) {
+  const inset = 0.004 * size.width;  // a line on the edge would be cut
+  const [x1, x2] = [box[0], box[2]].map(x => Math.min(Math.max(x, inset), size.width - inset));
+  const [y1, y2] = [box[1], box[3]].map(y => Math.min(Math.max(y, inset), size.height - inset));
+  for (const [name, value] of Object.entries({x: x1, y: y1, width: x2 - x1, height: y2 - y1})) node.setAttribute(name, value);
 }
 
 // Phrases ------------------------------------------------------------------------------------------------------------
@@ -357,7 +433,7 @@ function save(blob, name) {
 
 // Start --------------------------------------------------------------------------------------------------------------
 
-function firstImage(list) { return [...list].find(file => file.type.startsWith("image/")) ?? list[0]; }
+function firstImage(list) { return [...list].find(file => /^(image|video)\//.test(file.type)) ?? list[0]; }
 
 function take(files) {
   const file = files.length ? firstImage(files) : null;

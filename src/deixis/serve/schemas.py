@@ -21,11 +21,23 @@ class Heat(BaseModel):
     grid: list[list[float]]
 
 
+class TrackBox(BaseModel):
+    """Box in one sampled frame of a clip; ``shown`` is false where the phrase is probably not present."""
+
+    frame: int
+    time: float
+    box: Box
+    score: float
+    parts: list[Box]
+    shown: bool
+
+
 class WordGrounding(BaseModel):
     """A phrase or a word of a caption, ``words[start:end]``, with its box in pixels: x1, y1, x2, y2.
 
     ``parts`` are boxes that were merged into ``box``; ``point`` lies in the box; ``heat_point`` is the maximum of the
     heat map, which may lie outside; ``head`` is the index of the head word; ``pos`` is NOUN or VERB for a single word.
+    In a clip, ``track`` has the box of every sampled frame, and ``box`` is that of ``frame``.
     """
 
     word: str
@@ -39,6 +51,9 @@ class WordGrounding(BaseModel):
     heat_point: Point | None = None
     head: int | None = None
     pos: str = ""
+    frame: int | None = None
+    time: float | None = None
+    track: list[TrackBox] = []
 
 
 class AttendedBox(BaseModel):
@@ -77,6 +92,7 @@ class GroundedSentence(BaseModel):
     word_groundings: list[WordGrounding]
     model_hash: ModelHash
     schema_: Schema
+    times: list[float] = []
 
 
 class Warning(BaseModel):
@@ -113,6 +129,9 @@ class PhraseGrounding(BaseModel):
     found: bool
     heat: Heat | None = None
     heat_point: Point | None = None
+    frame: int | None = None
+    time: float | None = None
+    track: list[TrackBox] = []
 
 
 class Grounded(BaseModel):
@@ -172,9 +191,10 @@ class Problem(BaseModel):
 PHOTO: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "The photograph: the body itself, or the part `image` of a form.",
+        "description": "The photograph or clip: the body itself, or the part `image` of a form.",
         "content": {
             "image/*": {"schema": {"type": "string", "format": "binary"}},
+            "video/*": {"schema": {"type": "string", "format": "binary"}},
             "multipart/form-data": {
                 "schema": {
                     "type": "object",

@@ -24,12 +24,14 @@ PARTS = 16  # of a form; each costs more memory than the few bytes it may have
 
 
 async def read_photo(request: Request) -> bytes:
-    """The photograph in the body: the body itself (``image/*``), or the part ``image`` of a ``multipart/form-data``."""
+    """The photograph or clip: the body itself (``image/*``, ``video/*``), or the part ``image`` of a form."""
     kind, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary")
-    if not (kind.startswith(b"image/") or kind == b"application/octet-stream" or kind == b"multipart/form-data"):
+    if not (
+        kind.startswith((b"image/", b"video/")) or kind == b"application/octet-stream" or kind == b"multipart/form-data"
+    ):
         raise ProblemError(
-            415, "send the photograph as the body (image/jpeg, image/png, ...) or as multipart/form-data."
+            415, "send the photograph or clip as the body (image/jpeg, video/mp4, ...) or as multipart/form-data."
         )
     if kind == b"multipart/form-data" and not boundary:
         raise ProblemError(422, "the Content-Type of a multipart body must name its boundary.")

@@ -23,6 +23,7 @@ from deixis.training.parts import (
 )
 from deixis.types import Json, Regions
 from deixis.vision.head import ClassHead
+from deixis.vision.segments import with_segments
 from deixis.vision.store import FeatureStore
 
 PIXELS: Json = {"name": "pixels", "description": {}}
@@ -108,9 +109,10 @@ class TrainingData:
         if not stores:
             return made
         check_shared(parts, (*training, *validation), stores)
+        regions = stores[0] if len(places) == 1 else JoinedRegions(list(zip(parts, stores, strict=True)))
         return replace(
             made,
-            regions=stores[0] if len(places) == 1 else JoinedRegions(list(zip(parts, stores, strict=True))),
+            regions=with_segments(regions, (*training, *validation)),
             extractor={"name": stores[0].extractor, "description": stores[0].contents.description},
             head=stores[0].head(),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -16,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from deixis.data import Sample
+from deixis.clips import frame_files
+from deixis.data import Sample, Segment, scenes
 from deixis.errors import DeixisError
 from deixis.images import load_image
 from deixis.types import Regions
@@ -52,11 +54,20 @@ MIN_IMAGES_FOR_WORKERS = 24
 
 @dataclass(frozen=True)
 class Job:
-    """One image, or one video segment; a sample where that is more than an image file."""
+    """One image, or one video segment.
+
+    A job is sent to a worker, so it is small: it names what the worker opens.
+    """
 
     image_id: str
-    paths: tuple[Path, ...]  # the image file, or the files of the sample
-    sample: Sample | None = None
+    paths: tuple[Path, ...]  # the image file, or the files of the sample; none: a made scene with this id
+    sample: Sample | None = None  # of a video segment
+
+
+def clip_job(path: Path, image_id: str) -> Job:
+    """Job of a whole clip: a video file or a folder of frames."""
+    segment = Segment(0.0, math.inf, math.inf, path)
+    return Job(image_id, (path,), Sample(image_id, (), frames=frame_files(path), segment=segment))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,12 +224,13 @@ def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
 def outcome_of(extractor: Extractor, job: Job) -> Outcome:
     """Extract the regions of one job; errors of an image are returned as a reason, not raised."""
     try:
-        if job.sample is None:
+        sample = scenes.remake(job.image_id) if not job.paths else job.sample
+        if sample is None:
             regions = extractor.extract(load_image(job.paths[0]), image_id=job.image_id)
-        elif job.sample.is_video:
-            regions = extractor.extract_video(job.sample.clip().images, job.image_id)
+        elif sample.is_video:
+            regions = extractor.extract_video(sample.clip().images, job.image_id)
         else:
-            regions = extractor.extract(job.sample.open(), image_id=job.image_id)
+            regions = extractor.extract(sample.open(), image_id=job.image_id)
         return Outcome(job, regions)
     except (DeixisError, FileNotFoundError) as error:
         return Outcome(job, reason=str(error))

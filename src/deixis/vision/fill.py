@@ -5,7 +5,6 @@ Only :func:`build_extractor` imports torch; it runs in the workers, so the main 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deixis import data
-from deixis.clips import frame_files, is_clip
+from deixis.clips import is_clip
 from deixis.errors import DeixisError, UsageError
 from deixis.photographs import clips_in, images_in
 from deixis.types import Json
-from deixis.vision.bulk import Job, Outcome
+from deixis.vision.bulk import Job, Outcome, clip_job
 from deixis.vision.store import FeatureStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -51,13 +50,13 @@ def find_jobs(directory: Path, split: str | None = None) -> list[Job]:
 
 def _job(sample: data.Sample) -> Job | None:
     """Job of a sample; None where it has neither image nor video. Its captions and boxes are left out."""
-    bare = replace(sample, captions=(), entities=())
-    if sample.is_video:
-        video = None if sample.segment is None else sample.segment.path
-        return Job(sample.image_id, sample.frames or ((video,) if video else ()), bare)
+    if sample.pixels is not None:
+        return Job(sample.image_id, ())
     if sample.path is not None:
         return Job(sample.image_id, (sample.path,))
-    return None if sample.pixels is None else Job(sample.image_id, (), bare)
+    video = None if sample.segment is None else sample.segment.path
+    paths = sample.frames or (() if video is None else (video,))
+    return Job(sample.image_id, paths, replace(sample, captions=(), entities=())) if paths else None
 
 
 def plain_jobs(directory: Path) -> list[Job]:
@@ -65,11 +64,7 @@ def plain_jobs(directory: Path) -> list[Job]:
     jobs = []
     for path in [*clips_in(directory), *images_in(directory)]:
         name = path.relative_to(directory).as_posix() or path.name
-        if is_clip(path):
-            segment = data.Segment(0.0, math.inf, math.inf, path)
-            jobs.append(Job(name, (path,), data.Sample(name, (), frames=frame_files(path), segment=segment)))
-        else:
-            jobs.append(Job(name, (path,)))
+        jobs.append(clip_job(path, name) if is_clip(path) else Job(name, (path,)))
     if len({job.sample is None for job in jobs}) > 1:
         raise DeixisError(f"{directory} has photographs and clips. Put them into two folders: a store has one kind.")
     return jobs

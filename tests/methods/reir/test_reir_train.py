@@ -135,7 +135,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkey
     recipe, data = tiny(epochs=2), training_data()
     run_recipe(recipe, data, tmp_path / "whole")
     real = training.train
-    monkeypatch.setattr(training, "train", lambda *args: real(*args, save_every=0))
+    monkeypatch.setattr(training, "train", lambda *args, **named: real(*args, **named, save_every=0))
     for step in (2, 4):
         with pytest.raises(Killed):
             run_recipe(recipe, data, tmp_path / "killed", dies_at(step))

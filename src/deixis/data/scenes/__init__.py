@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAME", "SPLITS", "Proposals", "expected", "load", "make_scene", "make_scenes", "make_video", "make_videos",
-    "proposals", "recognise", "splits",
+    "proposals", "recognise", "remake", "splits",
 ]  # fmt: skip
 
 NAME = "scenes"
@@ -60,6 +60,12 @@ def compose_scene(seed: int, index: int, size: int = SIZE, split: str = "train",
         raise ValueError(f"There is no split '{split}'; the splits are {', '.join(SPLITS)}.")
     kind = "video" if frames else "scene"
     return compose((seed, SPLITS.index(split), index), f"{kind}-{seed}-{split}-{index:05d}", size, frames)
+
+
+def remake(image_id: str) -> Sample:
+    """Make the picture or video segment of this id again, as :func:`load` made it."""
+    kind, seed, split, index = image_id.split("-")
+    return (make_video if kind == "video" else make_scene)(int(seed), int(index), split=split)
 
 
 def recognise(root: str | Path) -> bool:

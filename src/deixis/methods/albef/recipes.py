@@ -51,7 +51,7 @@ class AlbefRecipe(Recipe):
     captions: float = 0.0  # probability, in the loss amc, that an image with boxes is used with a caption instead
     sources: tuple[Source, ...] = ("region", "object", "attribute", "spatial")  # of the boxes (AMC, Table 3a)
     targets: Literal["all", "single", "several"] = "all"  # texts with boxes: all, with one box, with several
-    boxes: Literal["all", "one"] = "all"  # inside of a text with several boxes: all, or one at random (published code)
+    inside: Literal["all", "one"] = "all"  # inside of a text with several boxes: all, or one at random (published code)
     epoch: Literal["images", "texts"] = "images"  # an epoch has one text of each image, or every text (published code)
     negative_group: int = 0  # pairs that are compared with each other: groups of this size; 0: the whole batch
     equal_texts: bool = True  # pairs with equal texts are positives of each other; False: negatives (published code)
@@ -117,7 +117,7 @@ AMC_PUBLISHED = replace(
     negative_group=64,  # pairs of one of eight processes
     momentum=MomentumConfig(negatives="momentum", dropout=True),
     maps=MapConfig(pooled=True),
-    boxes="one",
+    inside="one",
     epoch="texts",
     equal_texts=False,
     mirror_texts=False,

@@ -408,7 +408,9 @@ def train_albef(
         recipe,
         network,
         examples,
-        lambda some, keys: collate(some, look.to_learn, model.config, pad, recipe.flip, inputs.sep, recipe.boxes, keys),
+        lambda some, keys: collate(
+            some, look.to_learn, model.config, pad, recipe.flip, inputs.sep, recipe.inside, keys
+        ),
         out,
         lambda network, phase: validation.scores(pointer(network), look),
         save,

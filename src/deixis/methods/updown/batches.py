@@ -24,6 +24,7 @@ class Target:
     word: int  # index into the caption's words, bos not counted
     box: Box
     label: int = -1  # object class, where there is one
+    frame: int | None = None  # of a clip
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Batch:
     overlap: Tensor | None = None  # [I, C, T - 1, N] IoU of each region with the word's true boxes, 0 where none
     classes: Tensor | None = None  # [I, N] object class of each region by its best true box, -1 where none
     labels: Tensor | None = None  # [I, C, T - 1] object class of each word with a box, -1 where none
+    within: Tensor | None = None  # [I, C, T - 1, N] regions of the frames in which a word of a clip is annotated
 
 
 def make_examples(samples: Sequence[Sample], vocabulary: Vocabulary, max_words: int) -> list[Example]:
@@ -71,8 +73,8 @@ def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: in
     batch = Batch(padded, words, tuple(e.image_id for e in examples), visual, nouns)
     if examples[0].targets is None:
         return batch
-    overlap, classes, labels = _supervise(examples, seen, words.shape, padded.mask.shape[1])
-    return replace(batch, overlap=overlap, classes=classes, labels=labels)
+    overlap, classes, labels, within = _supervise(examples, seen, words.shape, padded.mask.shape[1])
+    return replace(batch, overlap=overlap, classes=classes, labels=labels, within=within)
 
 
 def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor | None:
@@ -100,9 +102,10 @@ def one_caption_each(examples: Sequence[Example]) -> list[Example]:
 
 def _supervise(
     examples: Sequence[Example], seen: Sequence[Regions], shape: Sequence[int], most: int
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     images, captions, length = shape
     overlaps = np.zeros((images, captions, length - 1, most), dtype=np.float32)
+    within = np.zeros_like(overlaps, dtype=bool)
     classes = np.full((images, most), -1, dtype=np.int64)
     labels = np.full((images, captions, length - 1), -1, dtype=np.int64)
     for i, (example, r) in enumerate(zip(examples, seen, strict=True)):
@@ -110,11 +113,16 @@ def _supervise(
             continue
         overlap = geometry.iou([target.box for target in example.targets], r.boxes)  # [targets, N]
         for target, row in zip(example.targets, overlap, strict=True):
+            if r.frames is not None:
+                row[r.frames != target.frame] = 0  # boxes of different frames do not overlap
             if target.word < length - 1:
                 place = overlaps[i, target.caption, target.word, : len(r)]
                 np.maximum(place, row, out=place)
                 labels[i, target.caption, target.word] = target.label
+                if r.frames is not None:
+                    within[i, target.caption, target.word, : len(r)] |= r.frames == target.frame
         named = np.array([target.label for target in example.targets])
         overlap[named < 0] = 0  # a box without a class names no region
         classes[i, : len(r)] = np.where(overlap.max(0) > 0.5, named[overlap.argmax(0)], -1)
-    return torch.from_numpy(overlaps), torch.from_numpy(classes), torch.from_numpy(labels)
+    found = torch.from_numpy(within) if any(r.frames is not None for r in seen) else None
+    return torch.from_numpy(overlaps), torch.from_numpy(classes), torch.from_numpy(labels), found

@@ -29,7 +29,7 @@ OLD_FIELDS = {"judged": "rerank_beam", "echoes": "allow_repeated_words", "repeat
 
 BOUNDS = {
     **{"beam": (1, 100), "rerank_beam": (0, 100), "length_power": (0, 10)},
-    **{"max_words": (1, 1000), "min_words": (0, 1000), "branches": (1, 64)},
+    **{"max_words": (1, 1000), "min_words": (0, 1000), "branches": (1, 64), "frame_threshold": (0, 1)},
 }
 """Bounds of a stored configuration."""
 
@@ -48,6 +48,7 @@ class GenerationConfig:
     allow_unknown: bool = False  # whether the unknown word may be generated
     branches: int | None = None  # number of the decoder's branches in use; None: all
     place: Place = "attention"  # rule for the box of a word
+    frame_threshold: float = 0.5  # of a clip: people see the frames with at least this share of the best frame's score
 
     @property
     def forbidden(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import Self
 import torch
 
 from deixis.device import CPU, device_of, to_device
+from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
@@ -53,11 +54,23 @@ class Captioner:
         self.extractor.to(device)
         return self
 
+    @property
+    def describes_clips(self) -> bool:
+        """Whether it was trained on the frames of clips, and not on photographs."""
+        return self.network.config.frames > 0
+
+    def _require(self, regions: Sequence[Regions]) -> None:
+        """Raise an error if regions are of another extractor, or of a photograph where clips are expected."""
+        for one in regions:
+            self.extractor.require(one)
+            if self.describes_clips != (one.frames is not None):
+                given, wanted = ("a photograph", "clips") if self.describes_clips else ("a clip", "photographs")
+                raise DeixisError(f"{self.name} describes {wanted}, but {given} was given. Choose another --model.")
+
     @torch.no_grad()
     def decode(self, regions: Sequence[Regions], width: int | None = None) -> list[list[Candidate]]:
         """Return the candidates of each image, best score first; ``width`` overrides the beam of the configuration."""
-        for one in regions:
-            self.extractor.require(one)
+        self._require(regions)
         generation = replace(self.generation, beam=width or self.generation.beam)
         encoded = self.network.encode_regions(to_device(pad_regions(regions), device_of(self.network)))
         decode = greedy if generation.beam == 1 else beam_search
@@ -69,8 +82,7 @@ class Captioner:
         self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]]
     ) -> list[list[Candidate]]:
         """Return given sentences of each image as candidates: their log-probability and attention trace."""
-        for one in regions:
-            self.extractor.require(one)
+        self._require(regions)
         device = device_of(self.network)
         rows = [[self._encode(words) for words in each] for each in sentences]
         ids = pad_ragged(rows, Vocabulary.pad).to(device)

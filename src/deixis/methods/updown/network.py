@@ -21,6 +21,7 @@ from deixis.layers.noise import drop, fold
 from deixis.layers.padding import PaddedRegions
 from deixis.layers.recurrence import RecurrentWeight, additive_energy
 from deixis.layers.self_attention import SelfAttention
+from deixis.layers.temporal import SEGMENT_WIDTH, TemporalEncoder
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,17 @@ class DecoderConfig:
     interact: int = 0  # layers of self-attention over the regions (GVD's obj_interact: 2)
     interact_heads: int = 6  # of that self-attention
     grid_attention: Literal["shared", "own"] = "shared"  # query and energy: of the first branch (Cyclical), own (GVD)
-    image: Literal["regions", "grid", "vector"] = "regions"  # whole image: mean region, mean cell (GVD), given vector
+    # whole image: mean region, mean cell (GVD), given vector, mean temporal row with the segment's place (GVD)
+    image: Literal["regions", "grid", "vector", "temporal"] = "regions"
     image_features: int = 0  # width of the given vector
     grid_side: int = 0  # cells per side of the grids that the model's extractor makes
+    # > 0: it describes clips of this many frames. The location embedding also has the frame, and every branch takes
+    # its best region of each frame out of reach of the next one (DA is silent about video).
+    frames: int = 0
+    temporal: int = 0  # width of the temporal features of a video; > 0: attention over them, as over a grid (GVD)
+    motion: int = 0  # width of their motion part (GVD: 1024 of 3072), which has an embedding of its own
+    steps: int = 480  # temporal rows, cut or padded with zeros (GVD)
+    see_time: bool = True  # False: a control whose location embedding does not have the frame
 
     def __post_init__(self) -> None:
         if self.heads and self.branches > 1:
@@ -60,11 +69,16 @@ class DecoderConfig:
             raise ValueError(f"{self.interact_heads} heads of the self-attention do not fit hidden {self.hidden}")
         if self.image == "vector" and not self.image_features:
             raise ValueError("a decoder that reads a vector of the whole image needs its width, image_features")
+        if self.temporal and (self.grid or not self.frames):
+            raise ValueError("a decoder with temporal features describes clips, and has no grid")
+        if (self.image == "temporal" and not self.temporal) or not 0 <= self.motion <= self.temporal:
+            raise ValueError("the video vector and the motion part need temporal features")
 
     @property
     def image_width(self) -> int:
         """Width of the feature of the whole image."""
-        return {"regions": self.features, "grid": self.grid, "vector": self.image_features}[self.image]
+        widths = {"regions": self.features, "grid": self.grid, "vector": self.image_features}
+        return {**widths, "temporal": self.temporal + SEGMENT_WIDTH}[self.image]
 
 
 @dataclass(frozen=True)
@@ -79,6 +93,7 @@ class Encoded:
     grid_keys: Tensor | None = None  # [I, M, attention]
     grid_mask: Tensor | None = None  # [I, M]             True where there is a cell
     class_logits: Tensor | None = None  # [I, N, classes] whose softmax is the class similarity
+    frames: Tensor | None = None  # [I, N] frame of each region of a clip
     random: Tensor | None = None  # [I] random keys of dropout, in training (deixis.layers.noise)
 
     def rows(self, images: Tensor) -> Encoded:
@@ -152,13 +167,18 @@ class Decoder(nn.Module):
         if c.classes:
             self.classify = nn.Linear(c.fc7 or c.features, c.classes)  # W_c of Cyclical App. D
         if c.location:
-            self.locate = nn.Linear(4, c.location)
+            self.locate = nn.Linear(5 if c.frames else 4, c.location)
         if c.interact:
             self.interact = SelfAttention(c.hidden, c.interact, c.interact_heads)
         if c.grid:
             self.embed_grid = nn.Linear(c.grid, c.hidden)
+        if c.temporal:
+            self.encode_time = TemporalEncoder(c.temporal, c.hidden, c.steps, c.motion, c.dropout)
+        if c.grid or c.temporal:
             self.grid_key = nn.Linear(c.hidden, c.attention)
-        if c.grid and (c.grid_attention == "own" or c.heads):  # heads have no energy that the grid could share
+        if (c.grid or c.temporal) and (
+            c.grid_attention == "own" or c.heads
+        ):  # heads have no energy that the grid could share
             self.grid_query = nn.Linear(c.hidden, c.attention)
             self.grid_energy = nn.Parameter(_energy(1, c.attention))
 
@@ -237,6 +257,8 @@ class Decoder(nn.Module):
     def encode_regions(self, regions: PaddedRegions) -> Encoded:
         """Call :meth:`encode` with the parts of the regions that the configuration uses."""
         c = self.config
+        if c.frames:
+            return self._encode_clips(regions)
         return self.encode(
             regions.features,
             regions.mask,
@@ -246,6 +268,25 @@ class Decoder(nn.Module):
             regions.grid_mask,
             regions.keys,
         )
+
+    def _encode_clips(self, regions: PaddedRegions) -> Encoded:
+        """Project the regions of clips, and encode their temporal features in place of a grid."""
+        c, video = self.config, regions.video
+        if video is None:
+            raise ValueError("a decoder of clips needs regions with frames")
+        # GVD: corners / 720 of frames that are 720 pixels wide, which are fractions of the width, and frame / 10
+        heights = video.aspect[:, None, None]
+        x, y = regions.boxes[..., 0::2], regions.boxes[..., 1::2] * heights  # [I, N, 2]
+        frames = video.frames / c.frames if c.see_time else torch.zeros_like(x[..., 0])
+        corners = torch.stack([x[..., 0], y[..., 0], x[..., 1], y[..., 1], frames], -1)
+        cells = mask = vector = None
+        if c.temporal:
+            cells, mask, vector = self.encode_time(video.temporal, video.lengths, video.segment)
+        image = vector if c.image == "temporal" else None
+        encoded = self.encode(regions.features, regions.mask, image, corners, None, None, regions.keys)
+        if cells is not None:
+            encoded = replace(encoded, grid=cells, grid_keys=self.grid_key(cells), grid_mask=mask)
+        return replace(encoded, frames=video.frames)
 
     def forward(
         self, encoded: Encoded, words: Tensor, branches: int | None = None, attended: Tensor | None = None
@@ -405,9 +446,7 @@ class Decoder(nn.Module):
             alpha = energy[:, :, k].masked_fill(~free, -torch.inf).softmax(-1)
             attention.append(alpha)
             if c.eliminate and k + 1 < weights.branches:
-                # DA Eq. 7: the best region of a branch is excluded from later branches, unless it is the last one
-                selected = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).bool()
-                free = torch.where(free.sum(-1, keepdim=True) > 1, free & ~selected, free)
+                free = free & ~_eliminated(alpha, free, encoded.frames, c.frames)
         return torch.stack(attention, 2)
 
     def _head_attention(self, encoded: Encoded, query: Tensor) -> Tensor:
@@ -418,6 +457,21 @@ class Decoder(nn.Module):
         heads = self.config.heads
         pairs = zip(query.tensor_split(heads, -1), encoded.keys[:, :, 0].tensor_split(heads, -1), strict=True)
         return torch.stack([torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5 for q, k in pairs], 2)
+
+
+def _eliminated(alpha: Tensor, free: Tensor, frames: Tensor | None, count: int) -> Tensor:
+    """Regions ``[I, C, N]`` that a branch with attention ``alpha [I, C, N]`` excludes from later branches (DA Eq. 7).
+
+    The best of the ``free`` regions, unless it is the last one; in a clip of ``count`` frames, of every frame.
+    """
+    if frames is None:
+        selected = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).bool()
+        return selected & (free.sum(-1, keepdim=True) > 1)
+    index = frames.clamp_max(count - 1).unsqueeze(1).expand_as(alpha)
+    open_ = torch.where(free, alpha, -torch.ones_like(alpha))
+    best = open_.new_full((*alpha.shape[:2], count), -1.0).scatter_reduce(-1, index, open_, "amax")
+    left = free.new_zeros((*alpha.shape[:2], count), dtype=torch.long).scatter_add(-1, index, free.long())
+    return free & (open_ == best.gather(-1, index)) & (left.gather(-1, index) > 1)
 
 
 def _energy(branches: int, width: int) -> Tensor:

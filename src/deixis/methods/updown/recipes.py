@@ -208,6 +208,79 @@ SUPERVISED = replace(
     supervised=SupervisedConfig(attention=0.1, classes=0.0),
 )
 
+GVD_VIDEO = replace(
+    GVD,
+    name="gvd-video",
+    paper="GVD without self-attention and without boxes on ActivityNet-Entities, Cyclical Table 2",
+    model=replace(
+        GVD.model,
+        fc7=0,
+        classes=0,
+        grid=0,
+        frames=10,
+        temporal=3072,  # of the data: resnet 2048, motion 1024
+        motion=1024,
+        image="temporal",
+        grid_attention="own",
+    ),
+    batch_images=240,
+    max_words=20,
+    phases=(Phase(epochs=40),),
+)
+
+DISTRIBUTED_ATTENTION_VIDEO = replace(
+    GVD_VIDEO,
+    name="distributed-attention-video",
+    paper="Distributed Attention, Sec. 4.6 (K = 4); elimination and union are per frame, on which the paper is silent",
+    model=replace(GVD_VIDEO.model, branches=4),
+    phases=(Phase(epochs=20, branches=1), Phase(epochs=20)),
+)
+
+CYCLICAL_VIDEO_BASELINE = replace(
+    GVD_VIDEO,
+    name="cyclical-video-baseline",
+    paper="Cyclical, Table 2, 'Baseline' without grounding supervision",
+    model=replace(GVD_VIDEO.model, language_to_attention=True, grid_attention="shared"),
+    schedule=Schedule(lr=1e-4, decay=0.1, decay_every=0, clip_norm=0.1),
+    batch_images=96,
+    phases=(Phase(epochs=75),),
+)
+
+CYCLICAL_VIDEO = replace(
+    CYCLICAL_VIDEO_BASELINE,
+    name="cyclical-video",
+    paper="Cyclical, Tables 2 and 12",
+    phases=(Phase(epochs=50), Phase(epochs=25, loss="cycle", lr=1e-4)),
+)
+
+CYCLICAL_VIDEO_ZERO = replace(
+    CYCLICAL_VIDEO,
+    name="cyclical-video-zero-representation",
+    paper="Cyclical, App. B, Table 7, zero-representation",
+    cycle=CycleConfig(visual="zero-representation"),
+)
+
+SUPERVISED_VIDEO = replace(
+    CYCLICAL_VIDEO_BASELINE,
+    name="supervised-video",
+    paper="Cyclical, Tables 2 and 12, 'Baseline' with boxes: the upper bound; the loss sees the annotated frame only",
+    phases=(Phase(epochs=75, loss="supervised"),),
+    supervised=SupervisedConfig(attention=0.05, classes=0.1),  # w_att2, w_cls of GVD on ActivityNet-Entities
+)
+
+NO_TIME_VIDEO = replace(
+    GVD_VIDEO,
+    name="gvd-video-no-time",
+    paper="control: gvd-video without temporal features and without the frame of a region",
+    model=replace(GVD_VIDEO.model, temporal=0, motion=0, image="regions", grid_attention="shared", see_time=False),
+)
+
+VIDEO = [
+    *(GVD_VIDEO, NO_TIME_VIDEO, DISTRIBUTED_ATTENTION_VIDEO),
+    *(CYCLICAL_VIDEO_BASELINE, CYCLICAL_VIDEO, CYCLICAL_VIDEO_ZERO, SUPERVISED_VIDEO),
+]
+"""Recipes of captioners of clips."""
+
 
 # Losses that add up -------------------------------------------------------------------------------------------------
 
@@ -280,9 +353,13 @@ def small(recipe: UpDownRecipe) -> UpDownRecipe:
 
     Region features need no grid: the whole image is the mean of the regions, and there is no grid attention.
     """
-    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0, image="regions")
+    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0)
+    if model.image == "grid":
+        model = replace(model, image="regions")
+    if model.location:
+        model = replace(model, location=32)
     if model.fc7:
-        model = replace(model, fc7=256, classes=64, location=32)
+        model = replace(model, fc7=256, classes=64)
     # all have twelve epochs: the papers add the epochs of later phases, which makes rows unequal
     lengths = (12,) if len(recipe.phases) == 1 else (7, 5)
     return replace(
@@ -320,6 +397,7 @@ _PAPER_SIZE = [
     *(UPDOWN, UPDOWN_GVD, UPDOWN_COCO, SUPERVISED),
     *(GVD, GVD_SUPERVISED, DISTRIBUTED_ATTENTION, DISTRIBUTED_ATTENTION_1, MULTI_HEAD),
     *(CYCLICAL_BASELINE, CYCLICAL_SUPERVISED, CYCLICAL, *_variants(CYCLICAL)),
+    *VIDEO,
 ]
 _WITHOUT_SMALL = ("updown-gvd", "updown-coco")  # their small siblings would equal updown-small
 

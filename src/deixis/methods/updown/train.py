@@ -19,9 +19,11 @@ from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.noise import fold
+from deixis.layers.padding import temporal_rows
 from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples, one_caption_each
 from deixis.methods.updown.decode import GenerationConfig
+from deixis.methods.updown.frame_threshold import frame_threshold
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
@@ -103,7 +105,7 @@ class Network(nn.Module):
         weights, logits = self.recipe.supervised, encoded.class_logits
         if batch.overlap is None or batch.classes is None or batch.labels is None:
             raise ValueError(f"recipe {self.recipe.name} learns from boxes, but the batch has no targets")
-        found = supervised_attention(decoded.attention, batch.overlap, weights.form)
+        found = supervised_attention(decoded.attention, batch.overlap, weights.form, batch.within)
         terms = {"attention": weights.attention * found}
         if logits is not None and weights.classes:
             terms["classes"] = weights.classes * region_classification(logits, batch.classes)
@@ -167,6 +169,14 @@ def fill(
                 "or change the recipe with --model.image grid."
             )
         model = replace(model, image_features=len(like.image_vector))
+    if bool(model.frames) != (like.frames is not None):
+        given, wanted = ("photographs", "clips") if model.frames else ("clips", "photographs")
+        ending = "a recipe without -video" if model.frames else "a recipe with -video, such as gvd-video"
+        raise DeixisError(f"recipe {recipe.name} describes {wanted}, but the data has {given}. Choose {ending}.")
+    if model.temporal:
+        own = like.temporal is None  # rows of the sampled frames, all of them appearance
+        motion, steps = (0, model.frames) if own else (model.motion, model.steps)
+        model = replace(model, temporal=temporal_rows(like).shape[1], motion=motion, steps=steps)
     if head is not None and model.fc7:
         model = replace(model, fc7=len(head.fc7_bias))
     return replace(model, classes=len(names)) if names else model
@@ -245,7 +255,11 @@ def train_updown(
     def save(network: Network, epoch: int, scores: Scores) -> None:
         # in a phase that trains the first branches only, the others are untrained and must not vote
         best = captioner(network, recipe.generation_of(recipe.phase(epoch - 1)[0]))
-        best.ood, best.blank = ood(), blank()
+        if config.frames:
+            threshold = frame_threshold(best, data)
+            best.generation = replace(best.generation, frame_threshold=threshold)
+        else:  # checks of photographs
+            best.ood, best.blank = ood(), blank()
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
 
     def restore(network: Network) -> None:
@@ -403,6 +417,8 @@ def _with_boxes(
                     continue
                 name = None if classes is None else phrase_class(parsed, phrase, classes)
                 label = ids.get(name or "", -1)
-                targets += [Target(number, head, (x1, y1, x2, y2), label) for x1, y1, x2, y2 in entity.boxes.tolist()]
+                frames = [None] * len(entity.boxes) if entity.frames is None else entity.frames.tolist()
+                boxes = zip(entity.boxes.tolist(), frames, strict=True)
+                targets += [Target(number, head, (x1, y1, x2, y2), label, at) for (x1, y1, x2, y2), at in boxes]
         supervised.append(replace(example, targets=tuple(targets)))
     return supervised

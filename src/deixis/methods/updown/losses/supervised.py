@@ -28,25 +28,35 @@ class SupervisedConfig:
     form: Literal["nll", "best-nll", "kl"] = "nll"
 
 
-def supervised_attention(attention: Tensor, overlap: Tensor, form: str) -> Tensor:
-    """Loss of attention ``[I, C, T, K, N]`` from the IoU ``overlap [I, C, T, N]`` of regions with each word's boxes."""
+def supervised_attention(attention: Tensor, overlap: Tensor, form: str, within: Tensor | None = None) -> Tensor:
+    """Loss of attention ``[I, C, T, K, N]`` from the IoU ``overlap [I, C, T, N]`` of regions with each word's boxes.
+
+    ``within [I, C, T, N]`` marks the regions of the annotated frames of a clip.
+    """
     positive = overlap > POSITIVE
     if form == "nll":
-        return attention_nll(attention, positive)
+        return attention_nll(attention, positive, within)
     if form == "best-nll":
         best = F.one_hot(overlap.argmax(-1), overlap.shape[-1]).bool()
-        return attention_nll(attention, best & positive)
+        return attention_nll(attention, best & positive, within)
+    if within is not None:  # attention to other frames does not count
+        inside = attention * within.unsqueeze(3)
+        attention = inside / inside.sum(-1, keepdim=True).clamp_min(1e-20)
     return overlap_kl(attention, overlap)
 
 
-def attention_nll(attention: Tensor, positive: Tensor) -> Tensor:
+def attention_nll(attention: Tensor, positive: Tensor, within: Tensor | None = None) -> Tensor:
     """Mean negative log of the attention at positive regions, for every branch (POS-SCAN Eq. 16).
 
     ``attention [I, C, T, K, N]``; ``positive [I, C, T, N]`` is True where a region has IoU > .5 with the word's true
-    box. As in the published code the mean is over all positive regions; 0 if there is none.
+    box. As in the published code the mean is over all positive regions; 0 if there is none. ``within [I, C, T, N]``
+    marks the regions of the annotated frames of a clip: attention to other frames does not count (GVD).
     """
     image, caption, step, region = positive.nonzero(as_tuple=True)
     logs = attention[image, caption, step, :, region].clamp_min(1e-20).log()
+    if within is not None:
+        mass = (attention * within.unsqueeze(3)).sum(-1)[image, caption, step].clamp_min(1e-20)
+        logs = logs - mass.log()
     return -logs.sum() / (total(positive.sum()) * attention.shape[3]).clamp_min(1)
 
 

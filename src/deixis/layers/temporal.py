@@ -1,0 +1,63 @@
+"""Encoder of temporal features of a video: embedding, batch norm, and a bidirectional GRU of two layers.
+
+As in Grounded Video Description and Cyclical. Sizes in shapes: I videos, T rows, R width of a row, S steps.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+SEGMENT_WIDTH = 50
+"""Width of the embedding of a segment's number, count, start and end."""
+
+
+class TemporalEncoder(nn.Module):
+    """Network from the rows of a whole video to ``steps`` encoded rows, the mask of a segment, and a video vector."""
+
+    def __init__(self, width: int, hidden: int, steps: int, motion: int = 0, dropout: float = 0.5) -> None:
+        """``motion``: width of the motion part at the end of a row, which has an embedding of its own; 0: none."""
+        super().__init__()
+        self.steps, self.motion, self.dropout = steps, motion, dropout
+        if motion:
+            self.appearance = nn.Linear(width - motion, hidden // 2)
+            self.movement = nn.Linear(motion, hidden - hidden // 2)
+        else:
+            self.appearance = nn.Linear(width, hidden)
+        self.norm = nn.BatchNorm1d(hidden)
+        self.gru = nn.GRU(hidden, hidden // 2, 2, batch_first=True, dropout=0.2, bidirectional=True)
+        self.segment = nn.Linear(4, SEGMENT_WIDTH)
+
+    def forward(self, rows: Tensor, lengths: Tensor, segment: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return encoded rows ``[I, S, hidden]``, the mask ``[I, S]`` of the segment and the vector ``[I, R + 50]``.
+
+        ``rows [I, T, R]`` are zero after the end of a video, ``lengths [I]`` its numbers of rows (before any cut), and
+        ``segment [I, 4]`` the number and count of segments, start and end as fractions of the duration.
+        """
+        rows = F.pad(rows[:, : self.steps], (0, 0, 0, max(0, self.steps - rows.shape[1])))
+        split = rows.shape[-1] - self.motion
+        parts = [self._drop(F.relu(self.appearance(rows[..., :split])))]
+        if self.motion:
+            parts.append(self._drop(F.relu(self.movement(rows[..., split:]))))
+        hidden = F.relu(self.norm(torch.cat(parts, -1).transpose(1, 2))).transpose(1, 2)
+        encoded = self.gru(hidden)[0]
+        where = self._drop(F.relu(self.segment(segment)))
+        mean = rows.mean(1)  # of all steps, the zeros after the end included
+        vector = torch.cat([F.layer_norm(mean, mean.shape[-1:]), F.layer_norm(where, where.shape[-1:])], -1)
+        return encoded, segment_mask(lengths, segment[:, 2:], self.steps), vector
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+
+def segment_mask(lengths: Tensor, segment: Tensor, steps: int) -> Tensor:
+    """Mask ``[I, steps]`` of the rows round(T s) .. round(T e) - 1, clipped to ``steps``; at least one row.
+
+    ``lengths [I]`` are T, ``segment [I, 2]`` are s and e as fractions of the duration.
+    """
+    ends = (lengths.unsqueeze(1) * segment).round().long().clamp(0, steps)  # [I, 2]
+    first = ends[:, 0].clamp_max(steps - 1)
+    last = torch.maximum(ends[:, 1], first + 1)
+    at = torch.arange(steps, device=lengths.device)
+    return (at >= first.unsqueeze(1)) & (at < last.unsqueeze(1))
