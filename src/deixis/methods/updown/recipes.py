@@ -354,7 +354,7 @@ def small(recipe: UpDownRecipe) -> UpDownRecipe:
     image: Literal["temporal", "regions"] = "temporal" if recipe.model.temporal else "regions"
     model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0, image=image)
     if model.fc7:
-        model = replace(model, fc7=256, classes=64, location=32)
+        model = replace(model, fc7=256, classes=64)
     # all have twelve epochs: the papers add the epochs of later phases, which makes rows unequal
     lengths = (12,) if len(recipe.phases) == 1 else (7, 5)
     return replace(

@@ -1,7 +1,7 @@
 """Boxes of body parts and clothes from the keypoints of a person.
 
 The keypoints are the 17 of COCO, in its order. Sizes are shares of the body unit: the length of the torso, from the
-middle of the shoulders to the middle of the hips. The rules were chosen on the validation split.
+middle of the shoulders to the middle of the hips. The rules were checked on the validation split.
 """
 
 from __future__ import annotations
