@@ -31,7 +31,7 @@ class SupervisedConfig:
 def supervised_attention(attention: Tensor, overlap: Tensor, form: str, within: Tensor | None = None) -> Tensor:
     """Loss of attention ``[I, C, T, K, N]`` from the IoU ``overlap [I, C, T, N]`` of regions with each word's boxes.
 
-    ``within [I, C, T, N]`` marks the regions of the annotated frames of a clip; 'kl' does not use it.
+    ``within [I, C, T, N]`` marks the regions of the annotated frames of a clip.
     """
     positive = overlap > POSITIVE
     if form == "nll":
@@ -39,6 +39,9 @@ def supervised_attention(attention: Tensor, overlap: Tensor, form: str, within: 
     if form == "best-nll":
         best = F.one_hot(overlap.argmax(-1), overlap.shape[-1]).bool()
         return attention_nll(attention, best & positive, within)
+    if within is not None:  # attention to other frames does not count
+        inside = attention * within.unsqueeze(3)
+        attention = inside / inside.sum(-1, keepdim=True).clamp_min(1e-20)
     return overlap_kl(attention, overlap)
 
 
