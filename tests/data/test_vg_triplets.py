@@ -61,7 +61,7 @@ def test_rows_become_triplets(root: Path) -> None:
 def test_triplets_are_counted_and_drawn(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert inspect(root).splits["train"].triplets == {"region": 1, "attribute": 4, "spatial": 1}
     assert run(["data", "check", str(root)]) == 0
-    assert "region 1, attribute 4, spatial 1" in capsys.readouterr().out
+    assert "region 1, attribute 4, spatial 1" in " ".join(capsys.readouterr().out.split())
     assert run(["data", "show", str(root), "--triplets", "--out", str(tmp_path / "sheet.svg")]) == 0
     drawn = (tmp_path / "sheet.svg").read_text()
     assert "top dog" in drawn

@@ -226,6 +226,7 @@ def write_photographs() -> None:
         rows += [[file, f"{things[name]} with a dog", split], [file, f"there is {things[name]}", split]]
     with Path("my-photos/captions.csv").open("w", encoding="utf-8", newline="") as file_of_captions:
         csv.writer(file_of_captions).writerows(rows)
+    shutil.copytree("my-photos", "more-photos")
     for root in (Path("flickr30k"), Path("path/to/flickr30k-entities")):
         for folder in ("Sentences", "Annotations", "flickr30k-images"):
             (root / folder).mkdir(parents=True)

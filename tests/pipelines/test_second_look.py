@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,9 @@ def test_a_template_stands_for_the_generated_sentence_in_the_result() -> None:
     captioner = small_captioner()
     captioner.extractor = extractor(Classifier({"espresso": 0.9}))
     photo = Photo(Image.new("RGB", (100, 100)), "x", regions(dining_table=0.6, cup=0.04))
-    found = finish(photo, [generated("a dog runs")], Models(captioner), CaptionOptions(checks=("second-look",))).caption
+    found = finish(
+        photo, generated("a dog runs"), math.inf, Models(captioner), CaptionOptions(checks=("second-look",))
+    ).caption
     assert found.caption == "A cup of coffee on a table."
     assert (found.image, found.width, found.model, found.logprob) == ("x", 100, "small", None)
     assert [one.text for one in found.groundings] == ["cup of coffee", "table"]

@@ -331,7 +331,7 @@ def test_errors_are_sentences(page: Page) -> None:
     expect(problem).to_have_text(
         "The uploaded image cannot be read as an image (unknown format). Use JPEG, PNG or WebP."
     )
-    expect(page.locator(".drop .big")).to_have_text("Drop, paste or choose a photograph")
+    expect(page.locator(".drop .big")).to_have_text("Drop, paste or choose a photograph or clip")
     choose(page, b"x" * (BYTES + 1), "big.png")
     expect(problem).to_contain_text("big.png has 0.4 MB")
     page.set_input_files("#file", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"hello"})

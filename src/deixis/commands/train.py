@@ -74,7 +74,7 @@ class Options(Generic[AnyRecipe]):
 def cli(args: Sequence[str]) -> int:
     """Read the recipe's name, add losses to it, then read options whose defaults are the recipe's."""
     if not args or args[0] in ("-h", "--help"):
-        names = "\n".join(f"  {name:<36}{recipe.paper}" for name, recipe in RECIPES.items())
+        names = "\n".join(f"  {name:<42}{recipe.paper}" for name, recipe in RECIPES.items())
         print(f"usage: deixis train RECIPE --data DIR --features STORE --out RUN [options]\n\n{Options.__doc__}")
         print(f"Recipes (deixis train RECIPE --help lists all options of one):\n{names}\n\n{ADDED}")
         return 0

@@ -384,8 +384,8 @@ def test_hard_negatives_stay_in_their_group(data: TrainingData, monkeypatch: pyt
     drawn: list[tuple[list[int], list[int]]] = []
     original = image_text_match.hard_negatives
 
-    def draw(scores: torch.Tensor, same: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        found = original(scores, same)
+    def draw(scores: torch.Tensor, same: torch.Tensor, random: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = original(scores, same, random)
         drawn.append((found[0].tolist(), found[1].tolist()))
         return found
 
