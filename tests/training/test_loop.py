@@ -272,7 +272,7 @@ def test_a_phase_ends_when_there_is_reward_converged_to_learn(tmp_path: Path) ->
 
 def combinations() -> list[UpDownRecipe]:
     """Every small recipe, and the losses that add up in all ways on three of them."""
-    small = [recipe for name, recipe in UPDOWN_RECIPES.items() if name.endswith("-small")]
+    small = [recipe for name, recipe in UPDOWN_RECIPES.items() if name.endswith("-small") and not recipe.model.frames]
     taught = [with_teacher(each, "pos-scan") for each in (UPDOWN, DISTRIBUTED, UPDOWN_RECIPES["cyclical-small"])]
     cycled = [with_cycle(each) for each in (UPDOWN, DISTRIBUTED, *taught[:2])]
     rewarded = [with_reward(each, "scan") for each in (UPDOWN, *taught, *cycled)]

@@ -103,7 +103,7 @@ def test_the_three_parts_of_a_region_have_the_same_norm() -> None:
     torch.manual_seed(0)
     sizes = {"vocabulary": 9, "features": 64, "words": 4, "hidden": 6, "attention": 4, "dropout": 0.0}
     decoder = Decoder(DecoderConfig(**sizes, fc7=64, classes=481, location=300)).eval()  # type: ignore[arg-type]
-    joined, _ = decoder._region_parts(torch.randn(1, 3, 64) * 4, torch.rand(1, 3, 4))
+    joined, _ = decoder._region_parts(torch.randn(1, 3, 64) * 4, torch.rand(1, 3, 4), None)
     # the published epsilon of 1e-5 is larger than the variance of an even similarity, so its root mean square is < 1
     for part in joined.split([64, 481, 300], dim=-1):
         root_mean_square = part.pow(2).mean(-1).sqrt()
