@@ -10,6 +10,7 @@ from torch import Tensor
 
 from deixis.layers.padding import pad_regions
 from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.model_folder import current_names
 from deixis.types import Regions
 
 SIZES = {"vocabulary": 9, "features": 7, "words": 5, "hidden": 11, "attention": 6, "dropout": 0.0}
@@ -136,3 +137,11 @@ def test_a_width_need_not_be_a_multiple_of_the_heads(heads: int) -> None:
     out = decoder(decoder.encode(torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)), torch.ones(2, 1, 3).long())
     assert out.attention.shape == (2, 1, 3, 1, 4)
     torch.testing.assert_close(out.attention.sum(-1), torch.ones(2, 1, 3, 1))
+
+
+def test_weights_of_heads_of_earlier_versions_still_load() -> None:
+    """They had an energy vector and a key bias, which changed nothing."""
+    decoder = Decoder(DecoderConfig(vocabulary=9, features=6, words=4, hidden=8, attention=8, heads=2))
+    state = decoder.state_dict()
+    stored = {**state, "energy": torch.zeros(1, 8), "key.bias": torch.zeros(8)}
+    decoder.load_state_dict(current_names(decoder, stored))

@@ -105,7 +105,7 @@ def _supervise(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     images, captions, length = shape
     overlaps = np.zeros((images, captions, length - 1, most), dtype=np.float32)
-    within = np.zeros_like(overlaps, dtype=bool)
+    within = np.zeros(overlaps.shape, dtype=bool)
     classes = np.full((images, most), -1, dtype=np.int64)
     labels = np.full((images, captions, length - 1), -1, dtype=np.int64)
     for i, (example, r) in enumerate(zip(examples, seen, strict=True)):
@@ -124,5 +124,6 @@ def _supervise(
         named = np.array([target.label for target in example.targets])
         overlap[named < 0] = 0  # a box without a class names no region
         classes[i, : len(r)] = np.where(overlap.max(0) > 0.5, named[overlap.argmax(0)], -1)
-    found = torch.from_numpy(within) if any(r.frames is not None for r in seen) else None
-    return torch.from_numpy(overlaps), torch.from_numpy(classes), torch.from_numpy(labels), found
+    clips = any(r.frames is not None for r in seen)
+    found = torch.from_numpy(overlaps), torch.from_numpy(classes), torch.from_numpy(labels)
+    return *found, torch.from_numpy(within) if clips else None
