@@ -9,7 +9,7 @@ import pytest
 
 from deixis import cli
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe, with_reward, with_teacher
-from deixis.runs.dry_run import COCO_SHAPES, GVD_SHAPES, POS_SCAN_SHAPES, Shapes, dry_run, shapes_of
+from deixis.runs.dry_run import COCO_SHAPES, GVD_SHAPES, POS_SCAN_SHAPES, VIDEO_SHAPES, Shapes, dry_run, shapes_of
 
 SMALL = Shapes("made", images=100, regions=5, features=7, words=11, grid=2, map_width=3, captions=2)
 PAPER_SIZE = [recipe for name, recipe in UPDOWN_RECIPES.items() if not name.endswith("-small")]
@@ -20,6 +20,8 @@ def shrunk(recipe: UpDownRecipe) -> UpDownRecipe:
     sizes = {"words": 4, "hidden": 8, "attention": 4}
     if recipe.model.fc7:
         sizes |= {"fc7": 6, "classes": 3, "location": 2}
+    if recipe.model.temporal:
+        sizes |= {"temporal": 6, "motion": 2, "steps": 4, "frames": 2}
     return replace(recipe, model=replace(recipe.model, **sizes), max_words=4)
 
 
@@ -39,6 +41,7 @@ def test_every_recipe_of_full_size_takes_a_dry_run(recipe: UpDownRecipe) -> None
 def test_recipes_have_the_shapes_of_their_data() -> None:
     shapes = {recipe.name: shapes_of(recipe) for recipe in PAPER_SIZE}
     assert shapes["updown-coco"] == COCO_SHAPES
+    assert shapes["gvd-video"] == shapes["supervised-video"] == VIDEO_SHAPES
     assert shapes["updown"] == shapes["supervised"] == POS_SCAN_SHAPES
     assert shapes["updown-gvd"] == shapes["gvd"] == shapes["cyclical"] == shapes["multi-head"] == GVD_SHAPES
     assert (GVD_SHAPES.words, POS_SCAN_SHAPES.words, COCO_SHAPES.words) == (8_639, 7_000, 9_487)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from deixis.errors import UsageError
 from deixis.language.vocabulary import SPECIAL, Vocabulary
-from deixis.layers.padding import PaddedRegions
+from deixis.layers.padding import PaddedRegions, PaddedVideo
 from deixis.methods.updown.batches import Batch
 from deixis.methods.updown.network import DecoderConfig
 from deixis.methods.updown.recipes import UpDownRecipe
@@ -44,11 +44,14 @@ class Shapes:
 
 GVD_SHAPES = Shapes("Flickr30k Entities, features of GVD", 29_000, 100, 2048, 8_639)
 POS_SCAN_SHAPES = Shapes("Flickr30k Entities, bottom-up features", 29_000, 36, 2048, 7_000)
+VIDEO_SHAPES = Shapes("ActivityNet-Entities, features of GVD", 37_421, 1_000, 2048, 4_905, captions=1)
 COCO_SHAPES = Shapes("COCO, bottom-up features", 113_287, 36, 2048, 9_487)
 
 
 def shapes_of(recipe: UpDownRecipe) -> Shapes:
     """Return the published sizes of the data of a recipe."""
+    if recipe.model.frames:
+        return VIDEO_SHAPES
     if recipe.name.startswith("updown-coco"):
         return COCO_SHAPES
     if recipe.model.fc7 or recipe.name.startswith("updown-gvd"):
@@ -156,6 +159,7 @@ def random_batch(recipe: UpDownRecipe, shapes: Shapes, images: int, seed: int) -
         torch.ones(images, regions, dtype=torch.bool),
         corners.view(images, regions, 4),
         cells,
+        video=_random_video(recipe.model, images, regions, made) if recipe.model.frames else None,
     )
     words = torch.randint(len(SPECIAL), shapes.words, (*rows, recipe.max_words), generator=made)
     ends = [torch.full((*rows, 1), value) for value in (Vocabulary.bos, Vocabulary.eos)]
@@ -172,6 +176,18 @@ def random_batch(recipe: UpDownRecipe, shapes: Shapes, images: int, seed: int) -
         overlap=torch.rand(*rows, steps, regions, generator=made) if supervised else None,
         classes=torch.randint(0, classes, (images, regions), generator=made) if supervised else None,
         labels=torch.randint(0, classes, (*rows, steps), generator=made) if supervised else None,
+    )
+
+
+def _random_video(model: DecoderConfig, clips: int, regions: int, made: torch.Generator) -> PaddedVideo:
+    """Make what clips have beyond photographs: regions of all frames in turn, and temporal features."""
+    frames = torch.arange(regions).mul(model.frames).div(regions, rounding_mode="floor")
+    return PaddedVideo(
+        frames.expand(clips, -1),
+        torch.full((clips,), 0.6),
+        torch.randn(clips, model.steps, max(1, model.temporal), generator=made),
+        torch.full((clips,), model.steps),
+        torch.rand(clips, 4, generator=made),
     )
 
 
