@@ -335,7 +335,7 @@ def test_errors_are_sentences(page: Page) -> None:
     choose(page, b"x" * (BYTES + 1), "big.png")
     expect(problem).to_contain_text("big.png has 0.4 MB")
     page.set_input_files("#file", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"hello"})
-    expect(problem).to_contain_text("notes.txt is not an image")
+    expect(problem).to_contain_text("notes.txt is neither an image nor a video")
     captioned(page)
     expect(problem).to_be_hidden()
     page.route("**/v1/caption*", lambda route: route.abort())

@@ -214,7 +214,9 @@ GVD_VIDEO = replace(
     paper="GVD without self-attention and without boxes on ActivityNet-Entities, Cyclical Table 2",
     model=replace(
         GVD.model,
-        grid=0,  # temporal features take the place of the image map
+        fc7=0,
+        classes=0,
+        grid=0,
         frames=10,
         temporal=3072,  # of the data: resnet 2048, motion 1024
         motion=1024,
@@ -351,8 +353,11 @@ def small(recipe: UpDownRecipe) -> UpDownRecipe:
 
     Region features need no grid: the whole image is the mean of the regions, and there is no grid attention.
     """
-    image: Literal["temporal", "regions"] = "temporal" if recipe.model.temporal else "regions"
-    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0, image=image)
+    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0)
+    if model.image == "grid":
+        model = replace(model, image="regions")
+    if model.location:
+        model = replace(model, location=32)
     if model.fc7:
         model = replace(model, fc7=256, classes=64)
     # all have twelve epochs: the papers add the epochs of later phases, which makes rows unequal
