@@ -65,7 +65,7 @@ def placed(words: Sequence[str] = WORDS, heat: bool = False) -> tuple[GroundedCa
     models = Models(small_captioner(), grounder)  # type: ignore[arg-type]
     options = CaptionOptions(rerank="none", checks=(), heat=heat)
     photo = Photo(noise(), "i.png", REGIONS)
-    return finish(photo, [candidate(words)], models, options).caption, grounder
+    return finish(photo, candidate(words), 0.0, models, options).caption, grounder
 
 
 # By a grounder ------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_a_matcher_grounds_the_phrases_of_a_caption() -> None:
     features = rng.normal(size=(12, 16)).astype(np.float32)
     regions = Regions(boxes, features, (60, 40), extractor=matcher.extractor.name)
     photo = Photo("x.png", regions=regions)
-    found = finish(photo, [candidate()], models, CaptionOptions(rerank="none", checks=())).caption
+    found = finish(photo, candidate(), 0.0, models, CaptionOptions(rerank="none", checks=())).caption
     (parsed,) = parse_words([WORDS])
     expected = matcher.ground(matcher.encode([regions])[0], [caption_query(parsed)])
     assert [(g.box, g.score, g.point) for g in found.groundings] == [(g.box, g.score, g.point) for g in expected]
