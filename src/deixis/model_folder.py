@@ -133,7 +133,8 @@ def load_network(kind: Callable[[Sizes], Network], sizes: Sizes, folder: str | P
             found = shapes.get(name, "absent")
             raise ValueError(f"the weights {name[:60]!r} are {found}, and the configuration expects {expected}")
     stored = current_names(network, _weights(Path(folder)))
-    network.load_state_dict({name: stored[name].to(wanted[name].dtype) for name in wanted}, assign=True)
+    # copied: the tensors of a file are mapped from disk, at addresses that change the last bits of products
+    network.load_state_dict({name: stored[name].to(wanted[name].dtype, copy=True) for name in wanted}, assign=True)
     return network
 
 

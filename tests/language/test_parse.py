@@ -158,6 +158,7 @@ def test_without_the_cache_the_disk_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     one = parse(CAPTIONS, cache=False)
+    monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)
     monkeypatch.setattr(module, "CAPTIONS_PER_PROCESS", 1)
     monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)  # fewer are parsed in this process
     monkeypatch.setattr(module, "BATCH", 3)
@@ -167,6 +168,7 @@ def test_two_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_process_that_dies_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)
     monkeypatch.setattr(module, "CAPTIONS_PER_PROCESS", 1)
     monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)  # fewer are parsed in this process
     monkeypatch.setattr(module, "__name__", "deixis.no_such_module")
