@@ -160,7 +160,6 @@ def test_two_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> N
     one = parse(CAPTIONS, cache=False)
     monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)
     monkeypatch.setattr(module, "CAPTIONS_PER_PROCESS", 1)
-    monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)  # fewer are parsed in this process
     monkeypatch.setattr(module, "BATCH", 3)
     assert parse(CAPTIONS, processes=2) == one
     names = TextCache(next(module.cache_folder().iterdir())).read(CAPTIONS)
@@ -170,7 +169,6 @@ def test_two_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_process_that_dies_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)
     monkeypatch.setattr(module, "CAPTIONS_PER_PROCESS", 1)
-    monkeypatch.setattr(module, "CAPTIONS_FOR_PROGRESS", 1)  # fewer are parsed in this process
     monkeypatch.setattr(module, "__name__", "deixis.no_such_module")
     with pytest.raises(DeixisError, match="processes=1"):
         parse(CAPTIONS, processes=2)
