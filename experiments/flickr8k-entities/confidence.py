@@ -99,7 +99,7 @@ def print_classifier(models: Models, samples: Sequence[Sample]) -> None:
     """Print how often a probable class of the whole photograph is in a true caption."""
     named = []  # probability of the most probable class, and whether a true caption has its name
     for sample in samples:
-        whole = classify_image(sample.open(), models.extractor)
+        whole = classify_image(Photo(sample.open()), models.extractor)
         noun = max(whole, key=lambda one: whole[one])
         named.append((whole[noun], any(noun.split()[0] in caption.text.lower() for caption in sample.captions)))
     for low, high in ((CONFIDENT_TEMPLATE_PROB, 1.01), (TEMPLATE_PROB, CONFIDENT_TEMPLATE_PROB)):

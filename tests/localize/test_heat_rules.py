@@ -13,9 +13,10 @@ from deixis.localize.heat_rules import (
     MIN_PROBABILITY,
     PROPOSAL_RULES,
     HeatRule,
-    select_by_heat,
+    boxes_by_heat,
 )
-from deixis.types import Regions
+from deixis.localize.several import several_objects
+from deixis.types import Phrase, Regions
 
 
 def regions(*boxes: tuple[float, float, float, float], scores: tuple[float, ...] | None = None) -> Regions:
@@ -92,15 +93,51 @@ def test_maps_are_scored_independently_and_scores_are_finite(rule: HeatRule) -> 
     assert (scores[:2, 0] > 0).all()  # a score of nought does not take a region out
 
 
+def phrase(lemma: str, plural: bool = False) -> Phrase:
+    return Phrase(lemma, 0, 1, lemma, lemma=lemma, plural=plural)
+
+
 def test_the_rule_depends_on_the_phrase_and_on_the_proposals() -> None:
-    """One map for phrases of a known class, of an unknown one, and of several things (of a known class or not).
+    """One map for phrases of a known class, of an unknown one, and of several objects.
 
     PAIR has the most heat for its area but a low score, HOT a high score, and the last box the right class.
     """
-    boxes = regions(PAIR, HOT, (20, 0, 40, 20), scores=(0.001, 0.9, 0.9))
+    last = (20, 0, 40, 20)
+    boxes = regions(PAIR, HOT, last, scores=(0.001, 0.9, 0.9))
     maps = np.stack([MAP] * 4)
     class_probs = np.ones((4, 3))
     class_probs[[0, 3]] = [0.0, 0.0, 0.9]
-    plural = [False, False, True, True]
-    assert select_by_heat(maps, boxes, class_probs, plural, detector=True).tolist() == [2, 0, 1, 1]
-    assert select_by_heat(maps, boxes, class_probs, plural, detector=False).tolist() == [0, 0, 0, 0]
+    phrases = [phrase("dog"), phrase("thing"), phrase("thing", plural=True), phrase("dog", plural=True)]
+    found = boxes_by_heat(maps, boxes, class_probs, phrases, detector=True)
+    assert found.tolist() == [list(last), list(HOT), list(HOT), list(HOT)]
+    found = boxes_by_heat(maps, boxes, class_probs, phrases, detector=False)
+    assert found.tolist() == [list(PAIR)] * 4
+
+
+def test_a_place_may_fill_the_image() -> None:
+    boxes, even = regions(WHOLE, HOT, scores=(1.0, 0.5)), np.ones((1, 2, 4)) + 0.2 * MAP
+    scene, thing = (
+        boxes_by_heat(even, boxes, np.ones((1, 2)), [phrase(lemma)], detector=True)[0] for lemma in ("beach", "thing")
+    )
+    assert scene.tolist() == list(WHOLE)
+    assert thing.tolist() == list(HOT)
+
+
+def test_several_objects_of_a_class_get_the_box_around_them() -> None:
+    """The second box of the left object, the improbable third object and the whole image do not count."""
+    left, same, right, far = (0, 0, 10, 10), (1, 0, 10, 10), (15, 5, 25, 15), (30, 10, 40, 20)
+    boxes = regions(WHOLE, left, same, right, far)
+    probs = np.array([[0.0, 0.9, 0.8, 0.5, 0.2]])
+    dogs = [phrase("dog", plural=True)]
+    assert boxes_by_heat(MAP[None], boxes, probs, dogs, detector=True).tolist() == [[0, 0, 25, 15]]
+    one = np.array([[0.0, 0.9, 0.8, 0.0, 0.2]])
+    assert several_objects(boxes.boxes, one[0]) is None
+    assert boxes_by_heat(MAP[None], boxes, one, dogs, detector=True).tolist() == [list(WHOLE)]  # by the map alone
+
+
+def test_the_plural_of_a_part_is_one_part() -> None:
+    """Shoes that were located have the box of the feet, not one around all regions with that name."""
+    boxes = regions(WHOLE, HOT, (30, 0, 40, 20), scores=(1.0, 0.5, 0.5))
+    probs = np.array([[0.0, 0.5, 0.5]])
+    found = boxes_by_heat(MAP[None], boxes, probs, [phrase("shoe", plural=True)], detector=True)
+    assert found.tolist() == [list(HOT)]

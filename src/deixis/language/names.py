@@ -43,6 +43,40 @@ _NOUNS = {  # COCO category -> caption nouns besides its own name
 COCO_NOUNS: Mapping[str, str] = {noun: name for name, nouns in _NOUNS.items() for noun in nouns.split()}
 """Head noun of a phrase -> COCO category."""
 
+_PARTS = {  # part of a person that the extractor locates -> nouns for it and for what is worn there
+    "head": "head hair hairdo ponytail mohawk haircut bun",
+    "hat": "hat cap helmet visor beanie bandana headband hood hardhat headscarf turban wig crown",
+    "face": "face eye mouth nose glass sunglass eyeglass goggle beard mustache smile mask makeup tongue chin cheek",
+    "torso": "torso chest back stomach belly body vest apron",
+    "top": "shirt t-shirt tshirt tee-shirt top jacket coat sweater sweatshirt hoodie blouse jersey tanktop cardigan",
+    "arm": "arm sleeve elbow",
+    "hand": "hand finger fist thumb",
+    "legs": "leg knee",
+    "lower body": "pant trouser jean short skirt khaki slack legging trunk waist hip lap",
+    "foot": "foot shoe boot sneaker sandal sock",
+    "feet": "foot shoe boot sneaker sandal sock",
+    "outfit": "outfit dress suit uniform costume clothes clothing attire gown robe gear jumpsuit wetsuit kimono",
+}
+PART_NOUNS: Mapping[str, tuple[str, ...]] = {
+    noun: tuple(part for part, nouns in _PARTS.items() if noun in nouns.split())
+    for noun in {noun for nouns in _PARTS.values() for noun in nouns.split()}
+}
+"""Head noun of a phrase -> parts of a person that show it."""
+
+SCENE_NOUNS = frozenset(
+    ("alley", "area", "background", "backyard", "bar", "beach", "bridge", "building", "canyon", "cave", "church",
+    "city", "cliff", "coast", "corner", "courtyard", "creek", "day", "desert", "dirt", "distance", "dock", "driveway",
+    "farm", "field", "floor", "forest", "garage", "garden", "grass", "gravel", "ground", "gym", "hall", "hallway",
+    "harbor", "highway", "hill", "hillside", "house", "ice", "indoors", "kitchen", "lab", "lake", "landscape", "lawn",
+    "lot", "mall", "market", "meadow", "mountain", "mountainside", "mud", "museum", "night", "ocean", "office",
+    "outdoors", "outside", "park", "pasture", "path", "patio", "pavement", "pier", "playground", "plaza", "pond",
+    "pool", "porch", "puddle", "rain", "ramp", "range", "restaurant", "river", "road", "rock", "room", "runway",
+    "sand", "scene", "sea", "setting", "shop", "shore", "shoreline", "sidewalk", "sky", "snow", "space", "square",
+    "stadium", "stage", "station", "store", "stream", "street", "subway", "sunset", "surf", "terrain", "town",
+    "track", "trail", "tunnel", "valley", "view", "wall", "water", "waterfall", "way", "wood", "yard", "zoo")
+)  # fmt: skip
+"""Head nouns (lemmas) of places, which often fill most of an image."""
+
 # The article follows the sound: an hour, an SUV; a uniform, a ewe, a one-way street.
 _AN = re.compile(
     r"[ai]|e(?!u|we)|o(?!ne\b|nce\b)|u(?!ni[^ndm]|s[aeiu]|t[ei]|k|rin)|hour|hono|heir"

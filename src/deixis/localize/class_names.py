@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from deixis.language.names import COCO_NOUNS
+from deixis.language.names import COCO_NOUNS, PART_NOUNS
 from deixis.types import Labels
 
 
@@ -16,15 +16,25 @@ def class_probabilities(lemmas: Sequence[str], labels: Labels, classes: Sequence
 
     ``lemmas [P]`` are those of the head nouns, "" for a phrase without one. A noun names a class of the same name, or
     one of COCO's (puppy: dog). ``classes`` are the classes of the detector (:func:`detector_classes`). A row is 1 where
-    the noun names none of them: no region is excluded.
+    the noun names none of them: no region is excluded. A noun for a part of a person or for clothes (shirt: top) names
+    that part if it was located; parts of small people are not.
     """
     ids = {name: number for number, name in enumerate(classes)}
     probabilities = np.ones((len(lemmas), len(labels)))
     for row, lemma in zip(probabilities, lemmas, strict=True):
         number = ids.get(COCO_NOUNS.get(lemma, lemma)) if lemma else None
-        if number is not None:
+        parts = [ids[part] for part in PART_NOUNS.get(lemma, ()) if part in ids]
+        if parts:
+            located = np.where(np.isin(labels.ids, parts), labels.probs, 0).max(1)
+            row[:] = located if located.any() else 1.0
+        elif number is not None:
             row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1, dtype=np.float64)
     return probabilities
+
+
+def names_part(lemma: str) -> bool:
+    """Return whether a noun names a part of a person or clothes; its plural ("shoes") is one part."""
+    return lemma in PART_NOUNS
 
 
 def detector_classes(labels: Labels, backbone_classes: tuple[str, ...]) -> tuple[str, ...]:

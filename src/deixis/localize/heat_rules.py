@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis import boxes as geometry
+from deixis.language.names import SCENE_NOUNS
+from deixis.localize.class_names import names_part
 from deixis.localize.heat import Floats, heat_inside
-from deixis.types import Regions
+from deixis.localize.several import several_objects
+from deixis.types import Phrase, Regions
 
 MIN_PROBABILITY = 0.001
 """Smallest score or class probability that counts, so that none excludes a region."""
@@ -45,29 +48,53 @@ class HeatRule:
 class HeatRules:
     """Rules for one kind of proposals, by what a phrase names."""
 
-    known: HeatRule  # one object of a class of the detector
+    known: HeatRule  # one object of a class of the detector, or a part of a person
     other: HeatRule  # one object of another class
     plural: HeatRule  # several objects: the box around all of them is larger and has no class
+    scene: HeatRule  # a place: it often fills most of the image
 
 
-DETECTOR_RULES = HeatRules(HeatRule(0.2, 0.6, 0.3, 0.4), HeatRule(0.0, 0.3, 0.0), HeatRule(0.0, 0.3, 0.1))
+DETECTOR_RULES = HeatRules(
+    known=HeatRule(0.2, 0.6, 0.3, 0.4),
+    other=HeatRule(0.2, 0.5, 0.0),
+    plural=HeatRule(0.0, 0.3, 0.1),
+    scene=HeatRule(0.0, 0.3, 0.0),
+)
 """For boxes of a detector, whose score is the probability of a whole object."""
 
-PROPOSAL_RULES = HeatRules(HeatRule(0.1, 0.3, 0.0), HeatRule(0.1, 0.3, 0.0), HeatRule(0.0, 0.2, 0.0))
+PROPOSAL_RULES = HeatRules(
+    known=HeatRule(0.1, 0.3, 0.0),
+    other=HeatRule(0.1, 0.3, 0.0),
+    plural=HeatRule(0.0, 0.2, 0.0),
+    scene=HeatRule(0.1, 0.3, 0.0),
+)
 """For other proposals. All values were chosen on validation photographs (experiments/flickr8k-entities/boxes.py)."""
 
 
-def select_by_heat(
-    maps: Floats, regions: Regions, class_probs: Floats, plural: Sequence[bool], detector: bool
-) -> npt.NDArray[np.intp]:
-    """Index ``[P]`` of the region of each map ``[P, H, W]``.
+def boxes_by_heat(
+    maps: Floats, regions: Regions, class_probs: Floats, phrases: Sequence[Phrase], detector: bool
+) -> npt.NDArray[np.float64]:
+    """Box ``[P, 4]`` of each phrase from its map ``[P, H, W]``.
 
-    ``class_probs [P, N]`` is 1 in rows of phrases that name no class of the detector. ``plural [P]`` marks phrases that
-    name several objects. ``detector``: a detector made the regions.
+    ``class_probs [P, N]`` is 1 in rows of phrases that name no class of the detector. ``detector``: a detector made the
+    regions. A phrase that names several objects of a class has the box around those that the detector found.
     """
     rules = DETECTOR_RULES if detector else PROPOSAL_RULES
-    known, other, several = (
-        rule.select(maps, regions, class_probs) for rule in (rules.known, rules.other, rules.plural)
-    )
     is_known = (class_probs < 1).any(1)
-    return np.where(np.asarray(plural, dtype=bool), several, np.where(is_known, known, other))
+    boxes = np.empty((len(phrases), 4))
+    for row, phrase in enumerate(phrases):
+        several = phrase.plural and not (is_known[row] and names_part(phrase.lemma))
+        around = several_objects(regions.boxes, class_probs[row]) if several and is_known[row] else None
+        if around is None:
+            rule = _rule(rules, phrase, several, bool(is_known[row]))
+            around = regions.boxes[rule.select(maps[row : row + 1], regions, class_probs[row : row + 1])[0]]
+        boxes[row] = around
+    return boxes
+
+
+def _rule(rules: HeatRules, phrase: Phrase, several: bool, known: bool) -> HeatRule:
+    if several:
+        return rules.plural
+    if known:
+        return rules.known
+    return rules.scene if phrase.lemma in SCENE_NOUNS else rules.other

@@ -18,8 +18,9 @@ from deixis.pipelines.information_gain import information_gains
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo, encode_batch, parse_batch
 from deixis.pipelines.place import PlaceOption, check_option, default_place, place
-from deixis.pipelines.rerank import rerank
+from deixis.pipelines.rerank import rank, rerank
 from deixis.pipelines.results import BY_FRAMES, CaptionResult, Warning
+from deixis.pipelines.second_look import first_supported
 from deixis.types import Candidate, GroundedCaption, Place
 
 BATCH = 16  # photographs that are prepared and decoded together
@@ -53,7 +54,10 @@ def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = D
     beams = models.captioner.decode([photo.regions(models.extractor) for photo in photos], width)
     parse_batch(photos, [[candidate.words for candidate in beam] for beam in beams])
     repeats = generation.allow_repeated_words
-    chosen = [rerank(beam, photo, grounder, repeats) for photo, beam in zip(photos, beams, strict=True)]
+    ranked = [rank(beam, photo, grounder, repeats) for photo, beam in zip(photos, beams, strict=True)]
+    chosen = [each[0] for each in ranked]
+    if "second-look" in options.checks:
+        chosen = [first_supported(each, photo, models.extractor) for each, photo in zip(ranked, photos, strict=True)]
     blank = models.blank if "gain" in options.checks else None
     gains = [math.inf] * len(chosen) if blank is None else information_gains(chosen, models.captioner, blank)
     return [finish(*each, models, options) for each in zip(photos, chosen, gains, strict=True)]

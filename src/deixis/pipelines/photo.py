@@ -43,6 +43,7 @@ class Photo:
         self._regions = {given.extractor: given} if isinstance(given, Regions) else given
         self._encoded: dict[int, Any] = {}  # by identity of the grounder
         self._parses: dict[tuple[str, ...], Parse] = {}
+        self._classes: npt.NDArray[np.floating] | None = None
 
     @cached_property
     def image(self) -> Image.Image:
@@ -69,6 +70,12 @@ class Photo:
             found = extractor.extract(self.image, image_id=self.name)
             self._regions[extractor.name] = found
         return found
+
+    def classes(self, extractor: RegionExtractor, side: int) -> npt.NDArray[np.floating]:
+        """Return the class probabilities of the whole photograph, by the extractor's classifier at this size."""
+        if self._classes is None:
+            self._classes = extractor.classify_image(self.image.convert("RGB"), side)
+        return self._classes
 
     def encoded(self, grounder: PhraseGrounder) -> Any:
         """Return the grounder's encoding."""

@@ -29,7 +29,14 @@ REPEAT_PENALTY = 1e4
 def rerank(
     beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder | None, allow_repeats: bool = True
 ) -> Candidate:
-    """Return the candidate with the best sum of its own score and the grounder's, or with the best score of its own.
+    """Return the best candidate; see :func:`rank`."""
+    return rank(beam, photo, grounder, allow_repeats)[0]
+
+
+def rank(
+    beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder | None, allow_repeats: bool = True
+) -> list[Candidate]:
+    """Return the candidates by the sum of their own score and the grounder's, or by their own score, the best first.
 
     Candidates that repeat a word come last unless allowed.
     """
@@ -38,7 +45,7 @@ def rerank(
         scores = [own + match for own, match in zip(scores, match_scores(beam, photo, grounder), strict=True)]
     if not allow_repeats:
         scores = [s - REPEAT_PENALTY * repeats_word(c.words) for s, c in zip(scores, beam, strict=True)]
-    return beam[scores.index(max(scores))]
+    return [beam[i] for i in sorted(range(len(beam)), key=lambda i: -scores[i])]
 
 
 def match_scores(beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder) -> list[float]:

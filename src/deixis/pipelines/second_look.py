@@ -7,14 +7,13 @@ and do not find, a warning says so. If the classifier is certain of another clas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from deixis import boxes as geometry
 from deixis.language.names import COCO_NOUNS, with_article
@@ -24,6 +23,7 @@ from deixis.pipelines.photo import Photo
 from deixis.types import AttentionTrace, Candidate, Grounding, Regions
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
+from deixis.vision.proposals.parts import PARTS
 
 MIN_CLASS_PROB = 0.05
 """Below this an object counts as not found. It is low, so that small and dark objects pass."""
@@ -61,29 +61,51 @@ class SecondLook:
 def second_look(candidate: Candidate, photo: Photo, extractor: RegionExtractor) -> SecondLook:
     """Check the subject of a candidate; the photograph is opened only if its regions do not settle it."""
     subject = subject_of(candidate, photo)
-    kind = COCO_NOUNS.get(subject, subject)
-    regions = photo.regions(extractor)
-    found = detections(regions, extractor)
-    known = kind in found or kind in class_nouns()
-    if not known or max_prob(found, kind) >= MIN_CLASS_PROB or not extractor.has_imagenet_classes:
+    if not is_missing(subject, photo, extractor):
         return SecondLook(candidate)
-    whole = classify_image(photo.image, extractor)
-    if max(whole.get(kind, 0.0), whole.get(subject, 0.0)) >= MIN_CLASS_PROB:
-        return SecondLook(candidate)
+    whole = classify_image(photo, extractor)
     main = max(whole, key=lambda noun: whole[noun])
     if whole[main] < TEMPLATE_PROB:
         return SecondLook(candidate, subject)
-    return SecondLook(template(main, found, regions, extractor), subject, whole[main])
+    regions = photo.regions(extractor)
+    return SecondLook(template(main, detections(regions, extractor), regions, extractor), subject, whole[main])
+
+
+def first_supported(ranked: Sequence[Candidate], photo: Photo, extractor: RegionExtractor) -> Candidate:
+    """Return the first candidate whose objects are found; else the first whose subject is found; else the first.
+
+    Objects are nouns of the detector's classes. Without a detector only subjects are checked.
+    """
+    classes = detections(photo.regions(extractor), extractor)
+    with_subject = [one for one in ranked if not is_missing(subject_of(one, photo), photo, extractor)]
+    for candidate in with_subject:
+        named = [noun for noun in nouns_of(candidate, photo) if COCO_NOUNS.get(noun, noun) in classes]
+        if not any(is_missing(noun, photo, extractor) for noun in named):
+            return candidate
+    return (with_subject or list(ranked))[0]
+
+
+def is_missing(noun: str, photo: Photo, extractor: RegionExtractor) -> bool:
+    """Return whether detector and classifier know what a noun (lemma) names, and do not find it."""
+    kind = COCO_NOUNS.get(noun, noun)
+    found = detections(photo.regions(extractor), extractor)
+    known = kind in found or kind in class_nouns()
+    if not known or max_prob(found, kind) >= MIN_CLASS_PROB or not extractor.has_imagenet_classes:
+        return False
+    whole = classify_image(photo, extractor)
+    return max(whole.get(kind, 0.0), whole.get(noun, 0.0)) < MIN_CLASS_PROB
+
+
+def nouns_of(candidate: Candidate, photo: Photo) -> list[str]:
+    """Return the lemmas of the head nouns of a sentence's noun phrases, in order."""
+    parsed = photo.parse(candidate.words)
+    heads = [parsed.head(phrase.start, phrase.end) for phrase in parsed.phrases]
+    return [parsed.lemmas[head] for head in heads if head is not None and parsed.nouns[head]]
 
 
 def subject_of(candidate: Candidate, photo: Photo) -> str:
     """Return the lemma of a sentence's first noun: "dog" of "two brown dogs are running"; "" if there is none."""
-    parsed = photo.parse(candidate.words)
-    for phrase in parsed.phrases:
-        head = parsed.head(phrase.start, phrase.end)
-        if head is not None and parsed.nouns[head]:
-            return parsed.lemmas[head]
-    return ""
+    return next(iter(nouns_of(candidate, photo)), "")
 
 
 def template(main: str, found: Detections, regions: Regions, extractor: RegionExtractor) -> Candidate:
@@ -128,10 +150,10 @@ def detections(regions: Regions, extractor: RegionExtractor) -> Detections:
     if labels is None or not extractor.is_detector:
         return {}
     own = detector_classes(labels, imagenet_classes())
-    found = {name: np.zeros(len(regions)) for name in own if name}
+    found = {name: np.zeros(len(regions)) for name in own if name and name not in PARTS}
     for at, (ids, probs) in enumerate(zip(labels.ids, labels.probs, strict=True)):
         for number, prob in zip(ids, probs, strict=True):
-            if number < len(own) and own[number]:
+            if number < len(own) and own[number] in found:
                 found[own[number]][at] = max(found[own[number]][at], float(prob))
     return found
 
@@ -141,9 +163,9 @@ def max_prob(found: Detections, name: str) -> float:
     return float(found[name].max(initial=0.0)) if name in found else 0.0
 
 
-def classify_image(image: Image.Image, extractor: RegionExtractor) -> dict[str, float]:
-    """Return noun -> probability that it is the class of the whole photograph."""
-    probs = extractor.classify_image(image.convert("RGB"), CLASSIFIER_SIDE)
+def classify_image(photo: Photo, extractor: RegionExtractor) -> Mapping[str, float]:
+    """Return noun -> probability that it is the class of the whole photograph; computed once for a photograph."""
+    probs = photo.classes(extractor, CLASSIFIER_SIDE)
     return {noun: float(probs[list(classes)].sum()) for noun, classes in class_nouns().items()}
 
 

@@ -23,7 +23,7 @@ from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
 from deixis.localize.alpha import rank_boxes
 from deixis.localize.class_names import class_probabilities, detector_classes
-from deixis.localize.heat_rules import select_by_heat
+from deixis.localize.heat_rules import boxes_by_heat
 from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
 from deixis.methods.albef.gradcam import heat_maps, match_and_map
@@ -228,12 +228,12 @@ class AlbefGrounder:
         if regions is None or place == "threshold":
             return [threshold_box(HeatMap(heat, photo.size)) for heat in maps]
         if place == "alpha":
-            selected = [int(rank_boxes(HeatMap(heat, photo.size), regions.boxes)[0]) for heat in maps]
-        else:
-            detector = self.extractor is not None and self.extractor.is_detector
-            named, plural = self._class_probabilities(phrases, regions), [phrase.plural for phrase in phrases]
-            selected = select_by_heat(maps, regions, named, plural, detector).tolist()
-        return [geometry.as_box(regions.boxes[number]) for number in selected]
+            return [
+                geometry.as_box(regions.boxes[rank_boxes(HeatMap(heat, photo.size), regions.boxes)[0]]) for heat in maps
+            ]
+        detector = self.extractor is not None and self.extractor.is_detector
+        named = self._class_probabilities(phrases, regions)
+        return [geometry.as_box(box) for box in boxes_by_heat(maps, regions, named, phrases, detector)]
 
     def _class_probabilities(self, phrases: Sequence[Phrase], regions: Regions) -> geometry.Array:
         """Return the probability ``[P, N]`` that a region shows a phrase's head noun; ones without a detector."""
