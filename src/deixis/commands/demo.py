@@ -1,20 +1,31 @@
-"""``deixis demo``: caption three photographs that come with scikit-image."""
+"""``deixis demo``: caption photographs that come with installed packages."""
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from PIL import Image
 
 from deixis.commands.console import AsJson, Device, Quiet, print_json, stderr_console
-from deixis.errors import requires_extra
+from deixis.errors import DeixisError
 from deixis.files import make_folder, write_atomic
+from deixis.images import load_image
 from deixis.pipelines.models import DEFAULT_CAPTIONER
 
-PHOTOS = ("astronaut", "chelsea", "coffee")
+PHOTOS = {
+    "astronaut": ("skimage", "data/astronaut.png"),
+    "chelsea": ("skimage", "data/chelsea.png"),
+    "coffee": ("skimage", "data/coffee.png"),
+    "rocket": ("skimage", "data/rocket.jpg"),
+    "motorcycle": ("skimage", "data/motorcycle_left.png"),
+    "grace-hopper": ("matplotlib", "mpl-data/sample_data/grace_hopper.jpg"),
+}
+"""Name of each photograph -> package and file in it."""
+
 NOTE = (
-    "Three photographs from scikit-image. Hover over a phrase or select it with the Tab key to see its box; hover over "
-    "a box to see its phrase."
+    "Six photographs from scikit-image and matplotlib. Hover over a phrase or select it with the Tab key to see its "
+    "box; hover over a box to see its phrase."
 )
 
 
@@ -25,7 +36,7 @@ def demo(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Caption three photographs that come with scikit-image; write a picture of each and a page of all.
+    """Caption six photographs of installed packages; write a picture of each and a page of all.
 
     For example: deixis demo --out demo
 
@@ -62,7 +73,9 @@ def demo(
 
 
 def photograph(name: str) -> Image.Image:
-    """Return a photograph of scikit-image."""
-    with requires_extra("demo"):
-        from skimage import data
-    return Image.fromarray(getattr(data, name)()).convert("RGB")
+    """Return a photograph of an installed package; the package is not imported."""
+    package, inside = PHOTOS[name]
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise DeixisError(f"the photograph {name} is part of {package}: pip install 'deixis[demo]'")
+    return load_image(Path(spec.origin).parent / inside)
