@@ -39,11 +39,18 @@ def test_what_is_absent_is_what_the_next_photograph_has_and_nobody_says_of_this_
 
     phrases, captions = collect_evidence(SAMPLES, lambda image: f"photo {image}", find)
     assert asked == {
-        "photo 1": ["a dog", "a ball", "a cat", "A dog and a ball.", "The red ball near a cat."],
-        "photo 2": ["the red ball", "a cat", "a man", "The red ball near a cat.", "A man."],
-        "photo 3": ["a man", "a dog", "a ball", "A man.", "A dog and a ball."],
+        # own phrases, those of the next photograph, hard negatives of the own ones, the noun that often occurs with them
+        "photo 1": [
+            *("a dog", "a ball", "a cat", "a cat", "a frisbee", "a cat"),
+            *("A dog and a ball.", "The red ball near a cat."),
+        ],
+        "photo 2": [
+            *("the red ball", "a cat", "a man", "the red kite", "the yellow ball", "a horse", "a dog"),
+            *("The red ball near a cat.", "A man."),
+        ],
+        "photo 3": ["a man", "a dog", "a ball", "a girl", "A man.", "A dog and a ball."],
     }
-    assert phrases == EvidenceSamples([5, 6, 12, 5, 5], [5, 5, 5, 6])
+    assert phrases == EvidenceSamples([5, 6, 12, 5, 5], [5, 5, 9, 5, 5, 12, 15, 7, 5, 5, 6, 6])
     assert captions == EvidenceSamples([17, 24, 6], [24, 6, 17])
 
 
@@ -61,7 +68,7 @@ def test_a_grounder_is_calibrated_by_its_own_pair_evidence() -> None:
     grounder = SimpleNamespace(encode=lambda photos: [f"encoded {one}" for one in photos], pair_evidence=pair_evidence)
     found = calibrate(cast(AlbefGrounder, grounder), SAMPLES, str)
     phrases, captions = collect_evidence(SAMPLES, str, find)
-    assert phrases == EvidenceSamples([1, 1, 0, 1, 0], [1, 0, 0, 0])
+    assert phrases == EvidenceSamples([1, 1, 0, 1, 0], [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     assert found == Presence(phrases.calibration(), captions.calibration())
     assert found.phrase.slope > 0
     assert {(one.text, one.lemma) for one in asked} >= {("the red ball", "ball"), ("A man.", "man")}

@@ -1,4 +1,4 @@
-"""Calibration of a grounder's evidence: texts of an image against texts of another image."""
+"""Calibration of a grounder's evidence: texts of an image against texts of another image and hard negatives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from deixis.calibration import Calibration, fit
 from deixis.data import Sample
 from deixis.data.descriptions import caption_descriptions
+from deixis.language.negatives import CoOccurrence, hard_negatives
 from deixis.language.parse import parse
 from deixis.methods.albef.model import AlbefGrounder, Presence
 
@@ -34,16 +35,21 @@ def collect_evidence(
 ) -> tuple[EvidenceSamples, EvidenceSamples]:
     """Evidence for phrases and for whole captions, without boxes.
 
-    Absent texts are those of the next image. A phrase is absent only if its last word is in no caption of this image.
+    Absent texts are those of the next image, and hard negatives (:mod:`deixis.language.negatives`). A phrase of another
+    image is absent only if its last word is in no caption of this image.
     """
     descriptions = caption_descriptions(samples)
     images = [image for image, several in descriptions.items() if several]
     captions = {sample.image_id: [caption.text for caption in sample.captions] for sample in samples}
     phrases = {image: [text for one in descriptions[image] for text in one.texts()] for image in images}
     of_phrases, of_captions = EvidenceSamples(), EvidenceSamples()
-    for image, other in zip(images, images[1:] + images[:1], strict=True):
-        words = {word for one in descriptions[image] for word in one.words}
+    words_of = {image: {word for one in descriptions[image] for word in one.words} for image in images}
+    together = CoOccurrence.count([words_of[image] for image in images])
+    for turn, (image, other) in enumerate(zip(images, images[1:] + images[:1], strict=True)):
+        words = words_of[image]
         absent = [text for text in phrases[other] if text.split()[-1] not in words]
+        absent += [text for phrase in phrases[image] for _, text in hard_negatives(phrase, words, turn)]
+        absent += [f"a {noun}" for noun in [together.likeliest(words)] if noun is not None]
         groups = (phrases[image], absent, captions[image], captions[other])
         values = iter(evidence(photo(image), [text for texts in groups for text in texts]))
         into = (of_phrases.present, of_phrases.absent, of_captions.present, of_captions.absent)
