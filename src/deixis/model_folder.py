@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a configuration can be read without torch
 
 FORMAT = 1
 
-OOD, BLANK = "familiar.safetensors", "blank.safetensors"
+OOD, BLANK, WORDS = "familiar.safetensors", "blank.safetensors", "words.txt"
 """Statistics of the training photographs and features of blank images, beside a captioner's weights."""
 
 PROPOSALS = "; proposals: "
@@ -83,7 +83,7 @@ def pack_model(
             raise DeixisError(f"{old}: the weights '{key}' exceed the range of {precision}. Use another precision.")
         packed |= parts
     new.mkdir(parents=True, exist_ok=True)
-    files = ["vocabulary.json", "recipe.json", *(file for file in (OOD, BLANK) if (old / file).exists())]
+    files = ["vocabulary.json", "recipe.json", *(file for file in (OOD, BLANK, WORDS) if (old / file).exists())]
     for file in files:
         write_atomic(new / file, (old / file).read_bytes())
     _write(new, config, packed, extras)

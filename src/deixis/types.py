@@ -311,6 +311,7 @@ class Grounding:
     frame: int | None = None  # frame of the box in a clip; None for a photograph
     time: float | None = None  # of that frame, in seconds from the start of the file
     track: tuple[FrameBox, ...] = ()  # of a clip: one box for each sampled frame with regions
+    unknown_word: str = ""  # head word of the phrase if it is in no training caption; the score is then low
 
     def shown_at(self, frame: int) -> FrameBox | None:
         """Return the box in a frame of a clip that people see; None where there is none."""
@@ -328,8 +329,8 @@ class Grounding:
     def to_json(self) -> Json:
         """Return the entry of a grounded caption: ``{"word", "start", "end", "box", "score", "parts"}``.
 
-        ``point``, ``heat``, ``heat_point``, ``head``, ``pos``, ``initial_box``, ``frame``, ``time`` and ``track``
-        follow where they are set.
+        ``point``, ``heat``, ``heat_point``, ``head``, ``pos``, ``initial_box``, ``frame``, ``time``, ``track`` and
+        ``unknown_word`` follow where they are set.
         """
         value: Json = {
             "word": self.text,
@@ -339,7 +340,7 @@ class Grounding:
             "score": self.score,
             "parts": [list(part) for part in self.parts],
         }
-        names = ("point", "heat", "heat_point", "head", "pos", "initial_box", "frame", "time", "track")
+        names = ("point", "heat", "heat_point", "head", "pos", "initial_box", "frame", "time", "track", "unknown_word")
         return value | self._optional_json(names)
 
     @classmethod
@@ -364,7 +365,9 @@ class Grounding:
             "score": self.score,
             "model": model,
         }
-        return value | self._optional_json(("heat", "heat_point", "initial_box", "frame", "time", "track"))
+        return value | self._optional_json(
+            ("heat", "heat_point", "initial_box", "frame", "time", "track", "unknown_word")
+        )
 
     @classmethod
     def from_phrase_json(cls, value: Mapping[str, Any]) -> Grounding:
@@ -520,6 +523,7 @@ def optional_fields(value: Mapping[str, Any]) -> dict[str, Any]:
         "frame": lambda found: _int({"frame": found}, "frame"),
         "time": lambda found: _number(found, "time"),
         "track": _track,
+        "unknown_word": lambda found: _text({"unknown_word": found}, "unknown_word"),
     }
     return {name: reader(value[name]) for name, reader in read.items() if value.get(name) is not None}
 

@@ -62,8 +62,9 @@ def check(
         stdout = stdout_console()
         stdout.print(_marked(result), soft_wrap=True)
         for grounding in result.groundings:
-            absent = "  probably absent" if grounding in result.absent else ""
-            stdout.print(f"  {grounding.score:4.0%}  {grounding.text}{absent}", markup=False)
+            note = "  probably absent" if grounding in result.absent else ""
+            note = f"  unknown word: {grounding.unknown_word}" if grounding.unknown_word else note
+            stdout.print(f"  {grounding.score:4.0%}  {grounding.text}{note}", markup=False)
         if result.match is not None:
             stdout.print(f"  {result.match:4.0%}  the whole caption", markup=False)
     if draw is not None:

@@ -112,6 +112,7 @@ def _table(found: Sequence[Grounding]) -> Table:
     numbers = (Column(name, justify="right", no_wrap=True) for name in ("score", "x1", "y1", "x2", "y2"))
     table = Table(Column("phrase", min_width=8), *numbers, "", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for one in found:
-        absent = "" if one.score >= MIN_PRESENCE else "probably absent"
-        table.add_row(one.text, f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), absent)
+        note = "" if one.score >= MIN_PRESENCE else "probably absent"
+        note = f"unknown word: {one.unknown_word}" if one.unknown_word else note
+        table.add_row(one.text, f"{one.score:.2f}", *(f"{x:.0f}" for x in one.box), note)
     return table

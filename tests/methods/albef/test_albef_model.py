@@ -410,3 +410,22 @@ def test_texts_are_padded_to_a_length() -> None:
     texts = pad_texts([(1, 2), (1, 2, 3)], pad=0, length=4)
     assert texts.ids.tolist() == [[1, 2, 0, 0], [1, 2, 3, 0]]
     assert texts.mask.tolist() == [[True, True, False, False], [True, True, True, False]]
+
+
+def test_a_head_word_of_no_training_caption_is_unknown(tmp_path: Path) -> None:
+    """Its score is low, JSON and the model folder keep it; a model without a list of words knows every word."""
+    photo = Image.new("RGB", (40, 40), "grey")
+    plain = AlbefGrounder(AlbefNet(PIXELS), PIECES, None, "tiny", presence=CALIBRATED)
+    assert [one.unknown_word for one in ground(Photo(photo), ["a unicorn"], plain)] == [""]
+    knowing = AlbefGrounder(
+        AlbefNet(PIXELS), PIECES, None, "tiny", presence=Presence(Calibration(0.0, 5.0), Calibration()),
+        words=frozenset(["dog", "a", "red"]),
+    )  # fmt: skip
+    knowing.save_pretrained(tmp_path)
+    for grounder in (knowing, AlbefGrounder.from_pretrained(tmp_path)):
+        dog, unicorn = ground(Photo(photo), ["two dogs", "a red Unicorn"], grounder)
+        assert (dog.unknown_word, unicorn.unknown_word) == ("", "unicorn")
+        assert dog.score > 0.9
+        assert unicorn.score == albef_model.UNKNOWN_SCORE
+        assert Grounding.from_phrase_json(unicorn.to_phrase_json()).unknown_word == "unicorn"
+        assert "unknown_word" not in dog.to_phrase_json()

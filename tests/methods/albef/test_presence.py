@@ -39,7 +39,7 @@ def test_what_is_absent_is_what_the_next_photograph_has_and_nobody_says_of_this_
 
     phrases, captions = collect_evidence(SAMPLES, lambda image: f"photo {image}", find)
     assert asked == {
-        # own phrases, those of the next photograph, hard negatives of the own ones, the noun that often occurs with them
+        # own phrases, those of the next photograph, hard negatives, the noun that often occurs with the own ones
         "photo 1": [
             *("a dog", "a ball", "a cat", "a cat", "a frisbee", "a cat"),
             *("A dog and a ball.", "The red ball near a cat."),

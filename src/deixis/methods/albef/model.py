@@ -19,6 +19,7 @@ from deixis.calibration import Calibration
 from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
 from deixis.fields import fits, from_dict
+from deixis.files import MAX_SETTINGS, open_regular
 from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
 from deixis.localize.alpha import rank_boxes
@@ -31,7 +32,7 @@ from deixis.methods.albef.images import square_grid, square_pixels, standardise
 from deixis.methods.albef.inputs import BOUNDS as INPUT_BOUNDS
 from deixis.methods.albef.inputs import PUBLISHED, InputConfig, clean_text
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
-from deixis.model_folder import folder_hash, load_network, open_model, write_model
+from deixis.model_folder import WORDS, folder_hash, load_network, open_model, write_model
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
@@ -43,6 +44,9 @@ Chosen on validation captions."""
 PAIR_WEIGHT, MIN_PHRASE_WEIGHT = 8.0, 1.2
 """Rerank weights of the pair score of a sentence and of the log-probability of its weakest noun phrase. Chosen on
 validation captions (``experiments/flickr8k-entities``)."""
+
+UNKNOWN_SCORE = 0.1
+"""Greatest score of a phrase whose head word the model has never seen; its evidence means nothing."""
 
 BATCH = 64  # texts that are encoded together
 
@@ -81,7 +85,9 @@ class AlbefGrounder:
         longest: int = 25,
         presence: Presence | None = None,
         inputs: InputConfig | None = None,
+        words: frozenset[str] = frozenset(),
     ) -> None:
+        self.words = words  # of the training captions; empty: not recorded, and no word counts as unknown
         self.network, self.pieces, self.name, self.hash = network.eval(), pieces, name, ""
         self.inputs = inputs or InputConfig()
         self.longest, self.presence = min(longest, network.config.positions), presence
@@ -134,7 +140,8 @@ class AlbefGrounder:
         The score is the probability that the phrase is present. The point is the heat map's maximum (AMC), or the
         hottest point of the box where the maximum lies outside. The box is chosen by ``place``: "heat", our rules
         (:mod:`deixis.localize.heat_rules`); "alpha", heat over the root of the area (AMC, Table 5); "threshold", the
-        box around the area that is at least half as hot as the maximum, also where there are no proposals.
+        box around the area that is at least half as hot as the maximum, also where there are no proposals. A phrase
+        whose head word is in no training caption has at most the score ``UNKNOWN_SCORE``.
         """
         phrases = [phrase for query in queries for phrase in query.phrases]
         if not phrases:
@@ -142,6 +149,8 @@ class AlbefGrounder:
         scores, maps = self._scores_and_maps(photo, phrases)
         boxes = self._boxes(photo, phrases, maps, place or "heat")
         heats = [HeatMap(heat, photo.size) for heat in maps]
+        unknown = [self.unknown_word(phrase) for phrase in phrases]
+        scores = [min(score, UNKNOWN_SCORE) if word else score for score, word in zip(scores, unknown, strict=True)]
         return [
             Grounding(
                 phrase.text,
@@ -151,9 +160,15 @@ class AlbefGrounder:
                 phrase.end,
                 point=point_in_box(heat, box, bicubic_maximum(heat)),
                 heat=heat,
+                unknown_word=word,
             )
-            for phrase, box, score, heat in zip(phrases, boxes, scores, heats, strict=True)
+            for phrase, box, score, heat, word in zip(phrases, boxes, scores, heats, unknown, strict=True)
         ]
+
+    def unknown_word(self, phrase: Phrase) -> str:
+        """Return the head word of a phrase if no training caption has it; else the empty string."""
+        word = phrase.head.lower()
+        return "" if not self.words or not word or {word, phrase.lemma} & self.words else word
 
     @torch.no_grad()
     def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
@@ -271,6 +286,8 @@ class AlbefGrounder:
             "extractor": None if self.extractor is None else self.extractor.to_json(),
         }
         files = {**(extras or {}), "vocabulary.json": self.pieces.to_text()}
+        if self.words:
+            files[WORDS] = "\n".join(sorted(self.words)) + "\n"
         write_model(folder, config, self.network, extras=files)
 
     @classmethod
@@ -289,7 +306,7 @@ class AlbefGrounder:
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
             inputs = from_dict(InputConfig, config.get("inputs", {}), INPUT_BOUNDS)  # older models have the defaults
             name, extractor = str(config["name"]), config["extractor"]
-            grounder = cls(network, pieces, extractor, name, longest, presence, inputs)
+            grounder = cls(network, pieces, extractor, name, longest, presence, inputs, read_words(Path(folder)))
             grounder.hash = folder_hash(folder)
         return grounder
 
@@ -304,7 +321,18 @@ class AlbefGrounder:
         network = AlbefNet(config)
         network.load_state_dict(weights)
         extractor = None if self.extractor is None else self.extractor.to_json()
-        return AlbefGrounder(network, pieces, extractor, self.name, self.longest, self.presence, self.inputs)
+        return AlbefGrounder(
+            network, pieces, extractor, self.name, self.longest, self.presence, self.inputs, self.words
+        )
+
+
+def read_words(folder: Path) -> frozenset[str]:
+    """Return the words of the training captions of a model; empty where they are not recorded."""
+    file = folder / WORDS
+    if not file.exists():
+        return frozenset()
+    with open_regular(file, MAX_SETTINGS) as opened:
+        return frozenset(opened.read().decode("utf-8").split())
 
 
 def encode_text(pieces: WordPieces, text: str, inputs: InputConfig, longest: int) -> tuple[int, ...]:

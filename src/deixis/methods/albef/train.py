@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,6 +49,9 @@ from deixis.training.recipe import Phase
 from deixis.training.supervision import SourceModel
 from deixis.training.types import Scores
 from deixis.types import Grounding, Regions
+
+MIN_WORD_COUNT = 3
+"""A word with fewer occurrences in the training captions counts as unknown."""
 
 # Batches ------------------------------------------------------------------------------------------------------------
 
@@ -393,8 +396,10 @@ def train_albef(
     look = Looking(data, model.config, inputs, recipe)
     longest = model.config.positions if inputs.clean else recipe.max_words  # published texts are cut in training only
 
+    words = caption_words(data.training)
+
     def pointer(network: Network) -> AlbefGrounder:
-        return AlbefGrounder(network.model, pieces, extractor, recipe.name, longest, inputs=inputs)
+        return AlbefGrounder(network.model, pieces, extractor, recipe.name, longest, inputs=inputs, words=words)
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
         best = pointer(network)
@@ -419,6 +424,12 @@ def train_albef(
         after_step=network.end_step,
         order=data.order([example.image_id for example in examples]),
     )
+
+
+def caption_words(samples: Sequence[Sample]) -> frozenset[str]:
+    """Return the words that occur at least ``MIN_WORD_COUNT`` times in the captions."""
+    counts = Counter(token for sample in samples for caption in sample.captions for token in caption.tokens)
+    return frozenset(word for word, count in counts.items() if count >= MIN_WORD_COUNT)
 
 
 def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
