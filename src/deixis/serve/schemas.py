@@ -37,7 +37,8 @@ class WordGrounding(BaseModel):
 
     ``parts`` are boxes that were merged into ``box``; ``point`` lies in the box; ``heat_point`` is the maximum of the
     heat map, which may lie outside; ``head`` is the index of the head word; ``pos`` is NOUN or VERB for a single word.
-    In a clip, ``track`` has the box of every sampled frame, and ``box`` is that of ``frame``.
+    In a clip, ``track`` has the box of every sampled frame, and ``box`` is that of ``frame``. ``unknown_word`` is the
+    head word of a phrase if it is in no training caption.
     """
 
     word: str
@@ -54,6 +55,7 @@ class WordGrounding(BaseModel):
     frame: int | None = None
     time: float | None = None
     track: list[TrackBox] = []
+    unknown_word: str = ""
 
 
 class AttendedBox(BaseModel):
@@ -132,6 +134,7 @@ class PhraseGrounding(BaseModel):
     frame: int | None = None
     time: float | None = None
     track: list[TrackBox] = []
+    unknown_word: str = ""
 
 
 class Grounded(BaseModel):
