@@ -18,7 +18,7 @@ from deixis.methods.updown.decode import GenerationConfig
 from deixis.pipelines.caption import CaptionOptions, caption, reranks
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
-from deixis.pipelines.rerank import MIN_PROB, match_scores, rerank
+from deixis.pipelines.rerank import MIN_PROB, SEEN_WEIGHT, match_scores, named_share, rank, rerank
 from deixis.types import AttentionTrace, Candidate, Phrase, RerankWeights
 from small_models import noise, small_captioner, small_matcher
 
@@ -163,3 +163,14 @@ def test_a_fusion_model_reranks_if_it_is_calibrated(shipped: Models, monkeypatch
     monkeypatch.setattr(grounder, "presence", None)
     assert grounder.rerank_weights is None
     assert not reranks(shipped, CaptionOptions())
+
+
+def test_a_sentence_that_names_what_is_seen_ranks_higher() -> None:
+    """A man is a person; half of the classes give half of the weight."""
+    photo = Photo(noise())
+    beam = candidates("the house", "a man runs", "a man in front of a bike")
+    assert [named_share(one, photo, ("person", "bicycle")) for one in beam] == [0, 0.5, 1]
+    assert rank(beam, photo, None, seen=("person", "bicycle")) == beam[::-1]
+    assert rank(beam, photo, None) == beam
+    far = [replace(beam[0], score=SEEN_WEIGHT), *beam[1:]]  # better by more than the weight
+    assert rank(far, photo, None, seen=("person",))[0] is far[0]

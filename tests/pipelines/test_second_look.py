@@ -14,7 +14,16 @@ from deixis.language.sentence import sentence
 from deixis.pipelines.caption import CaptionOptions, finish
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
-from deixis.pipelines.second_look import SecondLook, class_nouns, second_look, subject_of, template_sentence
+from deixis.pipelines.second_look import (
+    SecondLook,
+    class_nouns,
+    detections,
+    first_supported,
+    second_look,
+    seen_classes,
+    subject_of,
+    template_sentence,
+)
 from deixis.types import AttentionTrace, Candidate, Labels, Regions
 from deixis.vision.backbone import FeatureMap
 from deixis.vision.classes import imagenet_classes
@@ -202,3 +211,35 @@ def test_every_class_has_one_everyday_noun() -> None:
     assert CLASSES[names["cat"][0]] == "tabby cat"
     assert len(names["dog"]) == 118
     assert names["espresso maker"] == (CLASSES.index("espresso maker"),)
+
+
+def test_a_sentence_whose_objects_are_found_comes_before_a_likelier_one() -> None:
+    """First a sentence with all objects, else one with its subject, else the likeliest."""
+    photo = Photo(Image.new("RGB", (100, 100)), regions=regions(person=0.9))
+    own = extractor(Classifier({"espresso": 0.3}))
+    dog, with_cup, alone = (generated(words) for words in ("a dog runs", "a man holds a cup", "a man stands"))
+    plant = generated("a man holds a dog")
+    assert first_supported([dog, plant, alone], photo, own) is alone
+    assert first_supported([dog, plant], photo, own) is plant
+    assert first_supported([dog], photo, own) is dog
+    assert first_supported([with_cup, alone], photo, own) is alone  # an espresso is not a cup
+
+
+def test_certain_objects_are_large_and_likely() -> None:
+    own = extractor(Classifier({}))
+    photo = Photo(Image.new("RGB", (100, 100)), regions=regions(person=0.9, dog=0.5))
+    assert seen_classes(photo, own) == {"person"}
+    small = Regions(
+        np.array([[0, 0, 100, 100], [10, 10, 60, 60], [0, 40, 10, 50]], np.float32),
+        np.zeros((3, 4), np.float32),
+        (100, 100),
+        labels=regions(person=0.9).labels,
+    )
+    assert seen_classes(Photo(Image.new("RGB", (100, 100)), regions=small), own) == set()
+    assert seen_classes(photo, extractor(Classifier({}), detector=False)) == set()
+
+
+def test_parts_of_people_are_no_objects_of_a_template() -> None:
+    labels = Labels(np.array([[0], [1], [2]]), np.array([[0.0], [0.9], [0.9]]), ("", "person", "top", *CLASSES))
+    found = detections(Regions(BOXES, np.zeros((3, 4)), (100, 100), labels=labels), extractor(Classifier({})))
+    assert list(found) == ["person"]

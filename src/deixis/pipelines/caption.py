@@ -15,12 +15,12 @@ from deixis.pipelines.checks import CHECKS, Check, run_checks
 from deixis.pipelines.clip import Clip
 from deixis.pipelines.ground import along_time
 from deixis.pipelines.information_gain import information_gains
-from deixis.pipelines.models import Models
+from deixis.pipelines.models import Models, PhraseGrounder
 from deixis.pipelines.photo import Photo, encode_batch, parse_batch
 from deixis.pipelines.place import PlaceOption, check_option, default_place, place
 from deixis.pipelines.rerank import rank, rerank
 from deixis.pipelines.results import BY_FRAMES, CaptionResult, Warning
-from deixis.pipelines.second_look import first_supported
+from deixis.pipelines.second_look import first_supported, seen_classes
 from deixis.types import Candidate, GroundedCaption, Place
 
 BATCH = 16  # photographs that are prepared and decoded together
@@ -53,14 +53,21 @@ def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = D
     width = generation.beam if grounder is None else generation.rerank_beam or generation.beam
     beams = models.captioner.decode([photo.regions(models.extractor) for photo in photos], width)
     parse_batch(photos, [[candidate.words for candidate in beam] for beam in beams])
-    repeats = generation.allow_repeated_words
-    ranked = [rank(beam, photo, grounder, repeats) for photo, beam in zip(photos, beams, strict=True)]
-    chosen = [each[0] for each in ranked]
-    if "second-look" in options.checks:
-        chosen = [first_supported(each, photo, models.extractor) for each, photo in zip(ranked, photos, strict=True)]
+    chosen = [choose(beam, photo, grounder, models, options) for photo, beam in zip(photos, beams, strict=True)]
     blank = models.blank if "gain" in options.checks else None
     gains = [math.inf] * len(chosen) if blank is None else information_gains(chosen, models.captioner, blank)
     return [finish(*each, models, options) for each in zip(photos, chosen, gains, strict=True)]
+
+
+def choose(
+    beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder | None, models: Models, options: CaptionOptions
+) -> Candidate:
+    """Return the best sentence of a beam whose objects are in the photograph, as far as the extractor knows them."""
+    repeats = models.captioner.generation.allow_repeated_words
+    if "second-look" not in options.checks:
+        return rank(beam, photo, grounder, repeats)[0]
+    ranked = rank(beam, photo, grounder, repeats, seen_classes(photo, models.extractor))
+    return first_supported(ranked, photo, models.extractor)
 
 
 def _caption_clip(clip: Clip, models: Models, options: CaptionOptions) -> CaptionResult:

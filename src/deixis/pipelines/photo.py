@@ -90,6 +90,12 @@ class Photo:
             parse_batch([self], [[key]])
         return self._parses[key]
 
+    def nouns(self, words: Sequence[str]) -> list[str]:
+        """Return the lemmas of the head nouns of a sentence's noun phrases, in order."""
+        parsed = self.parse(words)
+        heads = [parsed.head(phrase.start, phrase.end) for phrase in parsed.phrases]
+        return [parsed.lemmas[head] for head in heads if head is not None and parsed.nouns[head]]
+
 
 def encode_batch(photos: Sequence[Photo], grounder: PhraseGrounder) -> None:
     """Encode photographs that are not encoded yet, in one pass of the grounder."""

@@ -11,8 +11,9 @@ with the grounder's :class:`~deixis.types.RerankWeights`. No training is involve
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from deixis.language.names import COCO_NOUNS
 from deixis.language.queries import visible_phrases
 from deixis.language.sentence import repeats_word
 from deixis.pipelines.models import PhraseGrounder
@@ -21,6 +22,9 @@ from deixis.types import Candidate, Phrase
 
 MIN_PROB = 1e-3
 """Smallest probability of a phrase that is told from 0."""
+
+SEEN_WEIGHT = 1.0
+"""Score of a sentence that names all objects which are seen for certain (log-probability units)."""
 
 REPEAT_PENALTY = 1e4
 """Penalty for sentences that repeat a word (log-probability units)."""
@@ -34,18 +38,31 @@ def rerank(
 
 
 def rank(
-    beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder | None, allow_repeats: bool = True
+    beam: Sequence[Candidate],
+    photo: Photo,
+    grounder: PhraseGrounder | None,
+    allow_repeats: bool = True,
+    seen: Collection[str] = (),
 ) -> list[Candidate]:
     """Return the candidates by the sum of their own score and the grounder's, or by their own score, the best first.
 
-    Candidates that repeat a word come last unless allowed.
+    Candidates that repeat a word come last unless allowed. ``seen`` are classes of objects that a detector is certain
+    of: a candidate that names all of them gets ``SEEN_WEIGHT``, one that names a part of them its share.
     """
     scores = [candidate.score for candidate in beam]
     if grounder is not None and len(beam) > 1:
         scores = [own + match for own, match in zip(scores, match_scores(beam, photo, grounder), strict=True)]
     if not allow_repeats:
         scores = [s - REPEAT_PENALTY * repeats_word(c.words) for s, c in zip(scores, beam, strict=True)]
+    if seen:
+        scores = [s + SEEN_WEIGHT * named_share(c, photo, seen) for s, c in zip(scores, beam, strict=True)]
     return [beam[i] for i in sorted(range(len(beam)), key=lambda i: -scores[i])]
+
+
+def named_share(candidate: Candidate, photo: Photo, classes: Collection[str]) -> float:
+    """Return the share of classes that a sentence names; "puppy" names a dog."""
+    named = {COCO_NOUNS.get(noun, noun) for noun in photo.nouns(candidate.words)}
+    return len(named & set(classes)) / len(classes)
 
 
 def match_scores(beam: Sequence[Candidate], photo: Photo, grounder: PhraseGrounder) -> list[float]:

@@ -35,6 +35,9 @@ CONFIDENT_TEMPLATE_PROB = 0.7
 """From here on a template is confident. Of 59 validation photographs with such a class 52 have it in a true caption, of
 69 with a less likely one 56 (``experiments/flickr8k-entities/confidence.txt``)."""
 
+SEEN_PROB, SEEN_AREA = 0.6, 0.03
+"""Probability and share of the image from which on an object is certain; sentences that name it rank higher."""
+
 CLASSIFIER_SIDE = 257
 """Side of the square input of the classifier: a multiple of 32 plus 1, near the 260 of its training."""
 
@@ -79,7 +82,7 @@ def first_supported(ranked: Sequence[Candidate], photo: Photo, extractor: Region
     classes = detections(photo.regions(extractor), extractor)
     with_subject = [one for one in ranked if not is_missing(subject_of(one, photo), photo, extractor)]
     for candidate in with_subject:
-        named = [noun for noun in nouns_of(candidate, photo) if COCO_NOUNS.get(noun, noun) in classes]
+        named = [noun for noun in photo.nouns(candidate.words) if COCO_NOUNS.get(noun, noun) in classes]
         if not any(is_missing(noun, photo, extractor) for noun in named):
             return candidate
     return (with_subject or list(ranked))[0]
@@ -96,16 +99,17 @@ def is_missing(noun: str, photo: Photo, extractor: RegionExtractor) -> bool:
     return max(whole.get(kind, 0.0), whole.get(noun, 0.0)) < MIN_CLASS_PROB
 
 
-def nouns_of(candidate: Candidate, photo: Photo) -> list[str]:
-    """Return the lemmas of the head nouns of a sentence's noun phrases, in order."""
-    parsed = photo.parse(candidate.words)
-    heads = [parsed.head(phrase.start, phrase.end) for phrase in parsed.phrases]
-    return [parsed.lemmas[head] for head in heads if head is not None and parsed.nouns[head]]
+def seen_classes(photo: Photo, extractor: RegionExtractor) -> frozenset[str]:
+    """Return the classes of objects that the detector is certain of and that are not small."""
+    regions = photo.regions(extractor)
+    shares = geometry.area(regions.boxes) / (regions.size[0] * regions.size[1])
+    found = detections(regions, extractor).items()
+    return frozenset(name for name, probs in found if (probs[shares >= SEEN_AREA] >= SEEN_PROB).any())
 
 
 def subject_of(candidate: Candidate, photo: Photo) -> str:
     """Return the lemma of a sentence's first noun: "dog" of "two brown dogs are running"; "" if there is none."""
-    return next(iter(nouns_of(candidate, photo)), "")
+    return next(iter(photo.nouns(candidate.words)), "")
 
 
 def template(main: str, found: Detections, regions: Regions, extractor: RegionExtractor) -> Candidate:
