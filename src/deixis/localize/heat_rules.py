@@ -80,7 +80,7 @@ def boxes_by_heat(
     regions. A phrase that names several objects of a class has the box around those that the detector found.
     """
     rules = DETECTOR_RULES if detector else PROPOSAL_RULES
-    is_known = (class_probs < 1).any(1)
+    is_known = np.asarray((class_probs < 1).any(1))
     boxes = np.empty((len(phrases), 4))
     for row, phrase in enumerate(phrases):
         several = phrase.plural and not (is_known[row] and names_part(phrase.lemma))

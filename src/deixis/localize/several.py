@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from deixis import boxes as geometry
 from deixis.localize.heat import Floats
 
@@ -15,7 +12,7 @@ MAX_OVERLAP = 0.4
 """IoU above which two regions show the same object."""
 
 
-def several_objects(boxes: Floats, class_probs: Floats) -> npt.NDArray[np.float64] | None:
+def several_objects(boxes: Floats, class_probs: Floats) -> geometry.Array | None:
     """Box ``[4]`` around the objects of a class; None if fewer than two are found.
 
     ``class_probs [N]`` is the probability that each of the ``boxes [N, 4]`` shows the class.
