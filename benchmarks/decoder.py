@@ -14,10 +14,11 @@ import sys
 import torch
 from machine import gemm_rate, peak_memory, seconds
 
-from deixis.methods.updown.decode import GenerationConfig, greedy
+from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.losses.cross_entropy import cross_entropy
 from deixis.methods.updown.losses.cycle import CycleConfig, Localizer, cycle
 from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.methods.updown.sample import greedy
 
 
 def flops(c: DecoderConfig, images: int, regions: int, captions: int, steps: int, branches: int) -> float:

@@ -17,9 +17,10 @@ import torch
 from machine import gemm_rate, peak_memory, seconds
 
 from deixis.language.wordpiece import WordPieces
+from deixis.methods.albef.config import AlbefConfig, base, small
 from deixis.methods.albef.gradcam import enlarge, grad_cam, normalise
 from deixis.methods.albef.losses.map_consistency import MapConfig, box_masks, map_consistency
-from deixis.methods.albef.network import AlbefConfig, AlbefNet, Texts, base, small
+from deixis.methods.albef.network import AlbefNet, Texts
 from deixis.methods.albef.recipes import ALBEF_RECIPES
 from deixis.methods.albef.train import Batch, Network, map_side
 

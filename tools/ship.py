@@ -98,7 +98,7 @@ def ship(run: Path, name: str, precision: Precision | None = None) -> Path:
 
 def shorten(run: Path, training: Dataset, folder: Path) -> None:
     """Write a fusion model again with fewer word pieces."""
-    pointer = AlbefGrounder.from_pretrained(run)
+    pointer = AlbefGrounder.from_pretrained(run, backend="torch")
     texts = [*(caption.text for sample in training.samples for caption in sample.captions), *imagenet_classes()]
     few = pointer.with_pieces(pointer.pieces.shorter(texts, min(PIECES, len(pointer.pieces))))
     few.save_pretrained(folder, {"recipe.json": (run / "recipe.json").read_text(encoding="utf-8")})

@@ -9,8 +9,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from deixis.errors import DeixisError
 from deixis.files import atomic_path, read_settings, write_atomic
@@ -18,6 +19,8 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
 
 if TYPE_CHECKING:  # a configuration can be read without torch
+    import numpy as np
+    import numpy.typing as npt
     from torch import Tensor, nn
 
 FORMAT = 1
@@ -29,6 +32,9 @@ PROPOSALS = "; proposals: "
 """Separator before the supervision of the region proposals in the description of a model's supervision."""
 
 Precision = Literal["half", "int8"]
+
+Backend = Literal["numpy", "torch"]
+"""What runs a network: NumPy on the CPU, or torch during training and on a GPU."""
 
 LARGE = 1024
 """Smallest number of elements of a matrix that ``int8`` quantises."""
@@ -48,10 +54,17 @@ Sizes = TypeVar("Sizes")  # configuration of a network
 Value = TypeVar("Value")
 
 
+class HasWeights(Protocol):
+    """A network in torch or on NumPy arrays."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Weights by name."""
+
+
 def write_model(
     folder: str | Path,
     config: Json,
-    network: nn.Module,
+    network: HasWeights,
     vocabulary: Vocabulary | None = None,
     extras: Mapping[str, str] | None = None,
 ) -> None:
@@ -127,15 +140,77 @@ def load_network(kind: Callable[[Sizes], Network], sizes: Sizes, folder: str | P
         network = kind(sizes)
     wanted = network.state_dict()
     shapes = current_names(network, _stored_shapes(Path(folder) / "weights.safetensors"))
-    for name in sorted(wanted.keys() | shapes.keys()):
-        expected = list(wanted[name].shape) if name in wanted else "none"
-        if expected != shapes.get(name):
-            found = shapes.get(name, "absent")
-            raise ValueError(f"the weights {name[:60]!r} are {found}, and the configuration expects {expected}")
+    _require_shapes({name: tuple(value.shape) for name, value in wanted.items()}, shapes)
     stored = current_names(network, _weights(Path(folder)))
     # copied: the tensors of a file are mapped from disk, at addresses that change the last bits of products
     network.load_state_dict({name: stored[name].to(wanted[name].dtype, copy=True) for name in wanted}, assign=True)
     return network
+
+
+def require_torch(purpose: str) -> None:
+    """Raise an error if torch is not installed; ``purpose`` is what needs it."""
+    if find_spec("torch") is None:
+        raise DeixisError(f"{purpose} needs torch, which is not installed. Install it: pip install 'deixis[train]'")
+
+
+def torch_network(network: Any) -> nn.Module:
+    """Return a network of torch; raise an error for one that runs on NumPy arrays."""
+    if not hasattr(network, "parameters"):
+        raise DeixisError("the model is loaded for NumPy on the CPU. Load it with backend='torch'.")
+    found: nn.Module = network
+    return found
+
+
+def load_arrays(
+    folder: str | Path,
+    shapes: Mapping[str, tuple[int, ...]],
+    renamed: Mapping[str, str] | None = None,
+    ignored: Sequence[str] = (),
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Read the weights of a model as NumPy arrays in single precision, without torch.
+
+    The shapes of all weights are compared with ``shapes`` before any of them is read. ``renamed`` and ``ignored`` are
+    names of version 0.1 (:func:`current_names`).
+    """
+    import numpy as np
+
+    path = Path(folder) / "weights.safetensors"
+    names = {name: _renamed(name, renamed or {}) for name in _stored_shapes(path) if name not in ignored}
+    stored_shapes = _stored_shapes(path)
+    _require_shapes(shapes, {names[name]: stored_shapes[name] for name in names})
+    stored = _load_numpy(path)
+    arrays: dict[str, npt.NDArray[np.float32]] = {}
+    for name, current in names.items():
+        value = stored.pop(name).astype(np.float32)
+        scale = stored.pop(name + SCALE, None)
+        if scale is not None:
+            value *= scale.astype(np.float32).reshape(-1, *[1] * (value.ndim - 1))
+        if not np.isfinite(value).all():
+            raise ValueError(f"the weights {name[:60]!r} are not finite numbers")
+        arrays[current] = value
+    return arrays
+
+
+def _load_numpy(path: Path) -> dict[str, npt.NDArray[np.generic]]:
+    from safetensors.numpy import load, load_file
+
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return load(path.read_bytes())
+    return load_file(path)
+
+
+def _require_shapes(wanted: Mapping[str, tuple[int, ...]], stored: Mapping[str, Sequence[int]]) -> None:
+    for name in sorted(wanted.keys() | stored.keys()):
+        expected = list(wanted[name]) if name in wanted else "none"
+        found = list(stored[name]) if name in stored else "absent"
+        if expected != found:
+            raise ValueError(f"the weights {name[:60]!r} are {found}, and the configuration expects {expected}")
+
+
+def _renamed(name: str, parts: Mapping[str, str]) -> str:
+    return ".".join(parts.get(part, part) for part in name.split("."))
 
 
 def current_names(network: nn.Module, weights: Mapping[str, Value]) -> dict[str, Value]:
@@ -149,11 +224,7 @@ def current_names(network: nn.Module, weights: Mapping[str, Value]) -> dict[str,
     for prefix, module in network.named_modules():
         renamed.update(getattr(module, "renamed_parts", {}))
         ignored.update(f"{prefix}.{name}".strip(".") for name in getattr(module, "ignored_names", ()))
-    return {
-        ".".join(renamed.get(part, part) for part in name.split(".")): each
-        for name, each in weights.items()
-        if name not in ignored
-    }
+    return {_renamed(name, renamed): each for name, each in weights.items() if name not in ignored}
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -189,15 +260,20 @@ def load_vocabulary(folder: str | Path, size: int) -> Vocabulary:
     return vocabulary
 
 
-def _write(path: Path, config: Json, weights: Mapping[str, Tensor], extras: Mapping[str, str]) -> None:
-    from safetensors.torch import save_file
-
+def _write(path: Path, config: Json, weights: Mapping[str, Any], extras: Mapping[str, str]) -> None:
     for name, text in extras.items():
         write_atomic(path / name, text)
     text = json.dumps({"format": FORMAT, **config}, indent=1)
     write_atomic(path / "config.json", text + "\n")
     with atomic_path(path / "weights.safetensors") as tmp_path:
-        save_file({name: value.contiguous() for name, value in weights.items()}, tmp_path)
+        if hasattr(next(iter(weights.values())), "contiguous"):
+            from safetensors.torch import save_file as save_tensors
+
+            save_tensors({name: value.contiguous() for name, value in weights.items()}, tmp_path)
+        else:
+            from safetensors.numpy import save_file as save_arrays
+
+            save_arrays(dict(weights), tmp_path)
 
 
 def folder_hash(folder: str | Path) -> str:

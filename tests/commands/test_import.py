@@ -18,8 +18,8 @@ from torch import Tensor
 from deixis.cli import run
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.updown.decode import greedy
 from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.sample import greedy
 from deixis.model_folder import read_supervision
 from deixis.types import Regions
 from deixis.vision.store import Contents, StoreWriter

@@ -16,8 +16,9 @@ from deixis import DeixisError
 from deixis import model_folder as packing
 from deixis.data import Caption, Dataset, Sample
 from deixis.language.wordpiece import WordPieces
+from deixis.methods.albef.config import small
 from deixis.methods.albef.model import AlbefGrounder
-from deixis.methods.albef.network import AlbefNet, small
+from deixis.methods.albef.network import AlbefNet
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.score import mean_score, save_scores
 from deixis.model_folder import Precision, folder_hash, load_network, open_model, pack_model, write_model

@@ -15,10 +15,10 @@ from deixis import DeixisError, Regions
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.methods.updown.batches import Example, Target, collate, one_caption_each
-from deixis.methods.updown.decode import Sentences
 from deixis.methods.updown.losses.self_critical import Images, reward_converged
 from deixis.methods.updown.network import Decoder
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe, with_cycle, with_reward, with_teacher
+from deixis.methods.updown.sample import Sampled
 from deixis.methods.updown.train import Network, Rewards, fill
 from deixis.training import checkpoint
 from deixis.training.callbacks import Callbacks, Step
@@ -77,7 +77,7 @@ def all_seeing(regions: PaddedRegions, words: Tensor) -> Tensor:
     return torch.stack([(20 * features[:, things]).movedim(0, -1).softmax(-1) for features, things in named])
 
 
-def own_words(images: Images, sentences: Sentences) -> Tensor:
+def own_words(images: Images, sentences: Sampled) -> Tensor:
     """How many different things the sentence names that are in the image."""
     there = torch.stack([(images.regions.features[..., thing] > 0.5).any(1) for thing in range(len(WORDS))], 1)
     ids = torch.tensor([VOCABULARY.id(word) for word in WORDS])

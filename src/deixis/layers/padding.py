@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from deixis import boxes as geometry
+from deixis.layers.padded import RegionArrays, pad_arrays, pad_ids
 from deixis.types import Regions
 
 
 @dataclass(frozen=True)
 class PaddedVideo:
-    """What regions of I clips have beyond those of photographs."""
+    """Tensors of :class:`~deixis.layers.padded.VideoArrays`."""
 
     frames: Tensor  # [I, N] frame of each region
     aspect: Tensor  # [I] height / width
@@ -27,7 +26,7 @@ class PaddedVideo:
 
 @dataclass(frozen=True)
 class PaddedRegions:
-    """Regions of I images, padded to the largest number of regions."""
+    """Tensors of :class:`~deixis.layers.padded.RegionArrays`."""
 
     features: Tensor  # [I, N, D] float32
     mask: Tensor  # [I, N] True where there is a region
@@ -43,110 +42,19 @@ class PaddedRegions:
 
 def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
     """Stack the regions of several images."""
-    most = max(len(r) for r in regions)
-    features = np.zeros((len(regions), most, regions[0].features.shape[1]), dtype=np.float32)
-    boxes = np.zeros((len(regions), most, 4), dtype=np.float32)
-    mask = np.zeros((len(regions), most), dtype=bool)
-    scores = np.zeros((len(regions), most), dtype=np.float32)
-    for row, r in enumerate(regions):
-        features[row, : len(r)] = r.features
-        mask[row, : len(r)] = True if r.frames is None else _kept(r)
-        boxes[row, : len(r)] = geometry.to_normalised(r.boxes, *r.size)
-        scores[row, : len(r)] = 0 if r.scores is None else r.scores
-    scored = all(r.scores is not None for r in regions)
-    grid, grid_mask = _pad_grids(regions)
-    return PaddedRegions(
-        torch.from_numpy(features),
-        torch.from_numpy(mask),
-        torch.from_numpy(boxes),
-        grid,
-        torch.from_numpy(scores) if scored else None,
-        _pad_class_probs(regions, most),
-        _stack_vectors(regions),
-        grid_mask,
-        _pad_video(regions, most),
-    )
+    return as_tensors(pad_arrays(regions))
+
+
+def as_tensors(padded: RegionArrays) -> PaddedRegions:
+    """Make tensors of padded arrays; they share the memory."""
+    video = padded.video
+    parts = {name: torch.from_numpy(part) for name, part in vars(padded).items() if isinstance(part, np.ndarray)}
+    given = None
+    if video is not None:
+        given = PaddedVideo(**{name: torch.from_numpy(part) for name, part in vars(video).items()})
+    return PaddedRegions(**{"grid": None, **parts}, video=given)
 
 
 def pad_ragged(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Tensor:
     """Pad ragged integers ``[I][C][T]`` with ``value`` to one tensor."""
-    captions = max(len(row) for row in rows)
-    longest = max((len(caption) for row in rows for caption in row), default=0)
-    padded = np.full((len(rows), captions, longest), value, dtype=np.int64)
-    for i, row in enumerate(rows):
-        for c, caption in enumerate(row):
-            padded[i, c, : len(caption)] = caption
-    return torch.from_numpy(padded)
-
-
-def _pad_grids(regions: Sequence[Regions]) -> tuple[Tensor | None, Tensor | None]:
-    """Cells ``[I, M, G]`` of the grids, and a mask of the real ones where their numbers differ."""
-    grids = [np.asarray(r.grid, np.float32).reshape(-1, r.grid.shape[-1]) for r in regions if r.grid is not None]
-    if len(grids) < len(regions):
-        return None, None
-    counts = np.array([len(cells) for cells in grids])
-    padded = np.zeros((len(grids), counts.max(), grids[0].shape[1]), dtype=np.float32)
-    for row, cells in enumerate(grids):
-        padded[row, : len(cells)] = cells
-    if len(set(counts.tolist())) == 1:
-        return torch.from_numpy(padded), None
-    return torch.from_numpy(padded), torch.from_numpy(np.arange(counts.max()) < counts[:, None])
-
-
-def _pad_class_probs(regions: Sequence[Regions], most: int) -> Tensor | None:
-    found = [r.class_probs for r in regions if r.class_probs is not None]
-    if len(found) < len(regions):
-        return None
-    padded = np.zeros((len(found), most, found[0].shape[1]), dtype=np.float32)
-    for row, probs in enumerate(found):
-        padded[row, : len(probs)] = probs
-    return torch.from_numpy(padded)
-
-
-def _stack_vectors(regions: Sequence[Regions]) -> Tensor | None:
-    found = [r.image_vector for r in regions if r.image_vector is not None]
-    return torch.from_numpy(np.stack(found).astype(np.float32)) if len(found) == len(regions) else None
-
-
-def _kept(regions: Regions) -> npt.NDArray[np.bool_]:
-    """Regions of a clip that are in use: published features have empty boxes in place of regions below a threshold."""
-    boxes = regions.boxes
-    kept = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
-    return kept if kept.any() else np.ones(len(boxes), dtype=bool)
-
-
-def temporal_rows(regions: Regions) -> npt.NDArray[np.float32]:
-    """Temporal features ``[T, R]`` of a clip: given, else the mean grid cell or region of each sampled frame."""
-    if regions.temporal is not None:
-        return np.asarray(regions.temporal, dtype=np.float32)
-    if regions.grid is not None:
-        return np.asarray(regions.grid, dtype=np.float32).reshape(len(regions.grid), -1, regions.grid.shape[-1]).mean(1)
-    assert regions.frames is not None
-    rows = np.zeros((int(regions.frames.max()) + 1, regions.features.shape[1]), dtype=np.float32)
-    for frame in np.unique(regions.frames):
-        rows[frame] = np.asarray(regions.features[regions.frames == frame], dtype=np.float32).mean(0)
-    return rows
-
-
-def _pad_video(regions: Sequence[Regions], most: int) -> PaddedVideo | None:
-    if any(r.frames is None for r in regions):
-        return None
-    rows = [temporal_rows(r) for r in regions]
-    frames = np.zeros((len(regions), most), dtype=np.int64)
-    temporal = np.zeros((len(rows), max(map(len, rows)), rows[0].shape[1]), dtype=np.float32)
-    for i, (r, each) in enumerate(zip(regions, rows, strict=True)):
-        frames[i, : len(r)] = np.asarray(r.frames)
-        temporal[i, : len(each)] = each
-    whole = (0.0, 1.0, 0.0, 1.0)
-    # rows of the sampled frames are those of the segment alone; rows of the whole video have a place in it
-    places = [
-        whole if r.segment is None else r.segment if r.temporal is not None else (*r.segment[:2], 0.0, 1.0)
-        for r in regions
-    ]
-    return PaddedVideo(
-        torch.from_numpy(frames),
-        torch.tensor([r.size[1] / r.size[0] for r in regions], dtype=torch.float32),
-        torch.from_numpy(temporal),
-        torch.tensor([len(each) for each in rows]),
-        torch.tensor(places, dtype=torch.float32),
-    )
+    return torch.from_numpy(pad_ids(rows, value))

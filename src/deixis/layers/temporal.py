@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-SEGMENT_WIDTH = 50
-"""Width of the embedding of a segment's number, count, start and end."""
+from deixis.layers.padded import SEGMENT_WIDTH
 
 
 class TemporalEncoder(nn.Module):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from deixis.errors import DeixisError
-from deixis.model_folder import read_config
+from deixis.model_folder import read_config, require_torch
 from deixis.types import Grounding, Phrase, RerankWeights
 
 if TYPE_CHECKING:
@@ -109,6 +109,9 @@ GROUNDERS = {
 }
 """Kind in ``config.json`` -> module and class, which is imported when a model is loaded."""
 
+NVIDIA_DRIVERS = ("/dev/nvidiactl", "C:/Windows/System32/nvcuda.dll")
+"""Files of an installed NVIDIA driver: torch is imported only where there is one."""
+
 KINDS = {"captioner": ("deixis.methods.updown.model", "Captioner"), **GROUNDERS}
 
 
@@ -182,7 +185,17 @@ def _load(given: str | Path, kinds: dict[str, tuple[str, str]], device: str) -> 
         task, verb = ("writes captions", "caption") if kind == "captioner" else ("grounds phrases", "ground")
         raise DeixisError(f"{given} {task}; use deixis {verb}. Expected here: a {_expected(kinds)}.")
     module, name = kinds[kind]
+    if on_cpu(device):
+        return getattr(import_module(module), name).from_pretrained(folder)
+    require_torch(f"--device {device}")
     from deixis.device import choose
 
     place = choose(device)  # an unknown device is an error before anything is loaded
-    return getattr(import_module(module), name).from_pretrained(folder).to(place)
+    return getattr(import_module(module), name).from_pretrained(folder, backend="torch").to(place)
+
+
+def on_cpu(device: str) -> bool:
+    """Return whether models run on the CPU, without torch: "cpu", or "auto" on a machine without an NVIDIA driver."""
+    if device == "auto":
+        return not any(Path(path).exists() for path in NVIDIA_DRIVERS)
+    return device == "cpu"

@@ -17,7 +17,7 @@ from deixis.errors import UsageError
 from deixis.language.vocabulary import SPECIAL, Vocabulary
 from deixis.layers.padding import PaddedRegions, PaddedVideo
 from deixis.methods.updown.batches import Batch
-from deixis.methods.updown.network import DecoderConfig
+from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.methods.updown.train import Network
 from deixis.training.loop import make_optimiser

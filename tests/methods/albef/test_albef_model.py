@@ -25,9 +25,10 @@ from deixis.localize.heat_rules import DETECTOR_RULES, PROPOSAL_RULES, HeatRules
 from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
 from deixis.methods.albef import model as albef_model
-from deixis.methods.albef.images import jitter_colours, square_grid, square_pixels, standardise
-from deixis.methods.albef.model import AlbefGrounder, Presence, pad_texts
-from deixis.methods.albef.network import AlbefConfig, AlbefNet, pair_scores
+from deixis.methods.albef.colours import jitter_colours
+from deixis.methods.albef.images import square_grid, square_pixels, standardise
+from deixis.methods.albef.model import AlbefGrounder, Presence
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, pad_texts, pair_scores
 from deixis.pipelines.check import check
 from deixis.pipelines.ground import ground
 from deixis.pipelines.photo import Photo
@@ -215,7 +216,7 @@ def test_the_point_lies_in_the_box(place: HeatPlace, monkeypatch: pytest.MonkeyP
     """For random maps and proposals; the maximum of the map is often outside the box."""
     grounder, rng = make_grounder(CELLS, CALIBRATED), np.random.default_rng(0)
     regions, outside = extracted(grounder), 0
-    monkeypatch.setattr(albef_model, "heat_maps", lambda *given: torch.from_numpy(rng.random((2, 6, 6))))
+    monkeypatch.setattr(grounder.calls, "maps", lambda *given: rng.random((2, 6, 6)))
     for _ in range(40):
         boxes = np.sort(rng.uniform(0, 45, (9, 2, 2)), axis=1).reshape(9, 4) + np.array([0, 0, 1, 1])
         some = replace(regions.select(np.arange(9)), boxes=boxes.astype(np.float32))
@@ -265,7 +266,7 @@ def test_a_calibrated_model_gives_probabilities_of_pair_scores() -> None:
     (encoded,) = grounder.encode([extracted(grounder)])
     found = grounder.pair_evidence(encoded, asked([*phrases, caption]))
     with torch.no_grad():
-        texts = grounder.texts(phrases)
+        texts = grounder.calls.texts(grounder.texts(phrases))
         expected = pair_scores(grounder.network, encoded.image, texts, grounder.network.encode_text(texts))[0].tolist()
     assert found[:2] == pytest.approx(expected, abs=1e-5)
     grounder.presence = Presence(Calibration(3.0, -0.5), Calibration(-2.0, 1.0))
@@ -308,8 +309,8 @@ def test_a_text_of_a_photograph_is_scored_once(monkeypatch: pytest.MonkeyPatch) 
     grounder = make_grounder(CELLS, CALIBRATED)
     (encoded,) = grounder.encode([extracted(grounder)])
     scored: list[int] = []
-    real = albef_model.pair_scores
-    monkeypatch.setattr(albef_model, "pair_scores", lambda *given: scored.append(len(given[2].ids)) or real(*given))
+    real = grounder.calls.pair_scores
+    monkeypatch.setattr(grounder.calls, "pair_scores", lambda *given: scored.append(len(given[1])) or real(*given))
     first = grounder.evidence(encoded, asked(["the dog", "a man", "the dog"]))
     assert first[0] == first[2] != first[1]
     assert grounder.evidence(encoded, asked(["a man", "the dog"])) == [first[1], first[0]]
@@ -390,9 +391,9 @@ def test_images_become_squares() -> None:
     regions = Regions(np.zeros((0, 4)), np.zeros((0, 1)), (8, 4), grid=ramp)
     square = square_grid(regions, replace(CELLS, side=4))
     assert square.shape == (4, 4, 16)
-    torch.testing.assert_close(square[:, :, 0], torch.arange(4.0).expand(4, 4))
+    np.testing.assert_allclose(square[:, :, 0], np.tile(np.arange(4.0), (4, 1)))
     pixels = square_pixels(Image.new("RGB", (60, 20), (255, 0, 51)), PIXELS.pixels)
-    torch.testing.assert_close(pixels, torch.tensor([1.0, 0.0, 0.2]).view(3, 1, 1).expand(3, 32, 32))
+    np.testing.assert_allclose(pixels, np.tile(np.float32([[[1.0]], [[0.0]], [[0.2]]]), (1, 32, 32)))
     assert standardise(pixels)[0, 0, 0].item() == pytest.approx((1 - 0.48145466) / 0.26862954)
 
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from deixis.errors import DeixisError
 from deixis.layers.minilm import minilm_folder
 from deixis.localize.points import enlarge_bicubic
+from deixis.methods.albef.config import OLD_NAMES, base, small
 from deixis.methods.albef.gradcam import enlarge, grad_cam, heat_maps, match_and_map, normalise
 from deixis.methods.albef.losses.map_consistency import MapConfig, box_masks, map_consistency, max_margin, mean_margin
-from deixis.methods.albef.network import OLD_NAMES, AlbefConfig, AlbefNet, Texts, base, resize_positions, small
+from deixis.methods.albef.network import AlbefConfig, AlbefNet, Texts, resize_positions
 from deixis.methods.albef.published import load_minilm, read_published
 from deixis.model_folder import current_names
 from deixis.types import HeatMap

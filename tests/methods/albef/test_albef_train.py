@@ -16,7 +16,7 @@ from deixis.data.visual_genome import Triplet
 from deixis.errors import DeixisError
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.images import jitter_published
+from deixis.methods.albef.colours import jitter_published
 from deixis.methods.albef.initial import initial_model
 from deixis.methods.albef.losses import image_text_match
 from deixis.methods.albef.losses.alignment import alignment

@@ -3,25 +3,16 @@
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from deixis.methods.updown.decode import (
-    BOS,
-    EOS,
-    FORBIDDEN,
-    PAD,
-    GenerationConfig,
-    Sentences,
-    beam_search,
-    force_decode,
-    greedy,
-    sample,
-    vote_scores,
-    voting_branches,
-)
+from deixis.methods.updown import decode
+from deixis.methods.updown.decode import BOS, EOS, FORBIDDEN, PAD, GenerationConfig
+from deixis.methods.updown.inference import TorchDecoder
 from deixis.methods.updown.network import Decoder, DecoderConfig, Encoded
+from deixis.methods.updown.sample import Sampled, greedy, mean_logprobs, sample, vote_scores, voting_branches
 
 FREE = GenerationConfig(max_words=6, allow_adjacent_repeats=True)
 
@@ -35,6 +26,19 @@ def decoder_and_images(branches: int = 1, images: int = 4, seed: int = 0, **othe
         decoder.output.bias[EOS] += 0.5  # and sentences that end
         features = torch.randn(images, 5, 6)
         return decoder, decoder.encode(features, torch.ones(images, 5, dtype=torch.bool))
+
+
+def beam_search(decoder: Decoder, encoded: Encoded, generation: GenerationConfig) -> Sampled:
+    return tensors(decode.beam_search(TorchDecoder(decoder), encoded, generation))
+
+
+def force_decode(decoder: Decoder, encoded: Encoded, ids: Tensor, generation: GenerationConfig) -> Sampled:
+    return tensors(decode.force_decode(TorchDecoder(decoder), encoded, ids.numpy(), generation))
+
+
+def tensors(found: decode.Sentences) -> Sampled:
+    parts = (found.words, found.logprobs, found.attention, found.branch_mask)
+    return Sampled(*(torch.from_numpy(part) for part in parts))
 
 
 def table(*rows: list[float]) -> Tensor:
@@ -64,7 +68,16 @@ def test_without_a_vote_words_are_ranked_by_summed_probability() -> None:
     assert vote_scores(logprobs).argsort(descending=True).tolist() == [0, 2, 1, 3]
 
 
-def same(a: Sentences, b: Sentences) -> None:
+def test_votes_on_arrays_are_those_on_tensors() -> None:
+    logprobs = torch.randn(5, 3, 8, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    words = torch.tensor([0, 1, 2, 3, 4])
+    np.testing.assert_allclose(decode.vote_scores(logprobs.numpy()), vote_scores(logprobs), rtol=1e-6)
+    np.testing.assert_allclose(decode.mean_logprobs(logprobs.numpy()), mean_logprobs(logprobs), rtol=1e-5)
+    found = decode.voting_branches(logprobs.numpy(), words.numpy())
+    np.testing.assert_array_equal(found, voting_branches(logprobs, words))
+
+
+def same(a: Sampled, b: Sampled) -> None:
     assert torch.equal(a.words, b.words)
     torch.testing.assert_close(a.logprobs, b.logprobs)
     torch.testing.assert_close(a.attention, b.attention)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from deixis.methods.updown.decode import EOS, PAD, GenerationConfig, greedy
+from deixis.methods.updown.decode import EOS, PAD, GenerationConfig
 from deixis.methods.updown.losses.cross_entropy import cross_entropy
 from deixis.methods.updown.network import Decoder, DecoderConfig, Encoded, State
+from deixis.methods.updown.sample import greedy
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "updown.npz"
 

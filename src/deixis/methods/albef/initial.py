@@ -12,11 +12,12 @@ from deixis.errors import DeixisError
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.minilm import minilm_folder
 from deixis.layers.whitening import fit_whitening
+from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.images import square_grid
 from deixis.methods.albef.inputs import InputConfig
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.momentum import MomentumState
-from deixis.methods.albef.network import AlbefConfig, AlbefNet, resize_positions
+from deixis.methods.albef.network import AlbefNet, resize_positions
 from deixis.methods.albef.published import load_minilm, read_published, read_word_pieces
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
 from deixis.training.data import TrainingData
@@ -43,9 +44,10 @@ def initial_model(recipe: AlbefRecipe, data: TrainingData, init_from: Path | Non
     if init_from is None:
         return _fresh(recipe, data)
     if init_from.is_dir():
-        found = AlbefGrounder.from_pretrained(init_from)
+        found = AlbefGrounder.from_pretrained(init_from, backend="torch")
         if found.extractor is not None:
             require_extractor(data.extractor["name"], found.extractor.name)
+        assert isinstance(found.network, AlbefNet)
         given = Initial(found.network, found.pieces, found.inputs, MomentumState.load(init_from))
     else:
         published = read_published(init_from)
@@ -102,7 +104,7 @@ def _fresh(recipe: AlbefRecipe, data: TrainingData) -> Initial:
     model = AlbefNet(config)
     if isinstance(model.image.patches, nn.Linear):
         some = data.training[:: -(-len(data.training) // WHITENED)]
-        grids = [square_grid(data.regions[sample.image_id], config) for sample in some]
+        grids = [torch.from_numpy(square_grid(data.regions[sample.image_id], config)) for sample in some]
         fit_whitening(model.image.patches, torch.stack(grids).flatten(0, 2))
     if recipe.text == "minilm":
         load_minilm(model)

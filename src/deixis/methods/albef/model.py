@@ -7,35 +7,48 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
-from deixis.device import device_of, to_device
 from deixis.errors import DeixisError
 from deixis.fields import fits, from_dict
 from deixis.files import MAX_SETTINGS, open_regular
 from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
+from deixis.layers.arrays import Array, softmax
 from deixis.localize.alpha import rank_boxes
 from deixis.localize.class_names import class_probabilities, detector_classes
 from deixis.localize.heat_rules import boxes_by_heat
 from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
-from deixis.methods.albef.gradcam import heat_maps, match_and_map
+from deixis.methods.albef.config import OLD_NAMES, AlbefConfig, Pieces
 from deixis.methods.albef.images import square_grid, square_pixels, standardise
+from deixis.methods.albef.inference import ArrayAlbef, TorchAlbef, weight_shapes
 from deixis.methods.albef.inputs import BOUNDS as INPUT_BOUNDS
 from deixis.methods.albef.inputs import PUBLISHED, InputConfig, clean_text
-from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
-from deixis.model_folder import WORDS, folder_hash, load_network, open_model, write_model
+from deixis.model_folder import (
+    WORDS,
+    Backend,
+    folder_hash,
+    load_arrays,
+    load_network,
+    open_model,
+    require_torch,
+    torch_network,
+    write_model,
+)
 from deixis.types import Box, Grounding, HeatMap, HeatPlace, Json, Phrase, Regions, RerankWeights
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
+
+if TYPE_CHECKING:
+    import torch
+
+    from deixis.methods.albef.network import AlbefNet
 
 NAME_WEIGHT, MIN_NAME_PROB = 0.015, 0.01
 """Weight of the log of a detector's class probability in the evidence of a text, and the least probability that counts.
@@ -63,7 +76,7 @@ class Presence:
 class EncodedPhoto:
     """One photograph as the fusion encoder takes it; it is encoded once for all texts."""
 
-    image: Encoded  # of one image
+    image: Any  # as the implementation of the network encodes it
     size: tuple[int, int]  # width, height
     regions: Regions | None  # proposals, where the model has an extractor
     proposals: geometry.Array | None = None  # boxes for the rule "alpha", instead of the regions
@@ -78,7 +91,7 @@ class AlbefGrounder:
 
     def __init__(
         self,
-        network: AlbefNet,
+        network: AlbefNet | ArrayAlbef,
         pieces: WordPieces,
         extractor: Json | None,
         name: str,
@@ -88,7 +101,8 @@ class AlbefGrounder:
         words: frozenset[str] = frozenset(),
     ) -> None:
         self.words = words  # of the training captions; empty: not recorded, and no word counts as unknown
-        self.network, self.pieces, self.name, self.hash = network.eval(), pieces, name, ""
+        self.network, self.pieces, self.name, self.hash = network, pieces, name, ""
+        self.calls = network if isinstance(network, ArrayAlbef) else TorchAlbef(network.eval())
         self.inputs = inputs or InputConfig()
         self.longest, self.presence = min(longest, network.config.positions), presence
         self.extractor = None
@@ -97,7 +111,7 @@ class AlbefGrounder:
 
     def to(self, device: torch.device) -> Self:
         """Move the weights and the extractor; results are returned on the CPU."""
-        self.network.to(device)
+        torch_network(self.network).to(device)
         if self.extractor is not None:
             self.extractor.to(device)
         return self
@@ -107,21 +121,15 @@ class AlbefGrounder:
         """Weights for reranking; only calibrated models can rerank."""
         return None if self.presence is None else RerankWeights(PAIR_WEIGHT, MIN_PHRASE_WEIGHT)
 
-    @torch.no_grad()
     def encode(self, photos: Sequence[Regions | Image.Image]) -> list[EncodedPhoto]:
         """Encode several photographs in one pass: their regions, or pixels where the model has no extractor."""
-        inputs = torch.stack([self.image_input(photo) for photo in photos]).to(device_of(self.network))
-        encoded = self.network.encode(inputs)
+        encoded = self.calls.encode(np.stack([self.image_input(photo) for photo in photos]))
         return [
-            EncodedPhoto(
-                encoded.select(torch.tensor([i]).to(inputs.device)),
-                photo.size,
-                photo if isinstance(photo, Regions) and len(photo) else None,
-            )
-            for i, photo in enumerate(photos)
+            EncodedPhoto(image, photo.size, photo if isinstance(photo, Regions) and len(photo) else None)
+            for image, photo in zip(encoded, photos, strict=True)
         ]
 
-    def image_input(self, photo: Regions | Image.Image) -> Tensor:
+    def image_input(self, photo: Regions | Image.Image) -> Array:
         """Return a photograph as the network reads it: a square of grid cells, or of pixels."""
         if self.extractor is None:
             if isinstance(photo, Regions):
@@ -133,7 +141,6 @@ class AlbefGrounder:
         self.extractor.require(photo)
         return square_grid(photo, self.network.config)
 
-    @torch.no_grad()
     def ground(self, photo: EncodedPhoto, queries: Sequence[Query], place: HeatPlace | None = None) -> list[Grounding]:
         """Return a grounding for every phrase of the queries, in order.
 
@@ -170,7 +177,6 @@ class AlbefGrounder:
         word = phrase.head.lower()
         return "" if not self.words or not word or {word, phrase.lemma} & self.words else word
 
-    @torch.no_grad()
     def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
         """Return the pair evidence of each text or, for a model that is not calibrated, its match probability."""
         if self.presence is not None:
@@ -178,12 +184,9 @@ class AlbefGrounder:
         found: list[float] = []
         for start in range(0, len(phrases), BATCH):
             texts = self.texts([phrase.text for phrase in phrases[start : start + BATCH]])
-            fused = self.network.fuse(self.network.encode_text(texts), texts, photo.image)
-            logits = self.network.match_logits(fused)
-            found += logits.softmax(-1)[:, 1].tolist()
+            found += softmax(self.calls.match_logits(photo.image, texts))[:, 1].tolist()
         return found
 
-    @torch.no_grad()
     def pair_evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
         """Return the pair score of each text, plus the weighted log-probability of its head noun by a detector.
 
@@ -195,7 +198,7 @@ class AlbefGrounder:
         scores: list[float] = []
         for start in range(0, len(new), BATCH):
             texts = self.texts([phrase.text for phrase in new[start : start + BATCH]])
-            scores += pair_scores(self.network, photo.image, texts, self.network.encode_text(texts))[0].tolist()
+            scores += self.calls.pair_scores(photo.image, texts).tolist()
         if photo.regions is not None and new:
             named = self._class_probabilities(new, photo.regions).max(1)
             scores = [
@@ -219,14 +222,12 @@ class AlbefGrounder:
         maps = []
         for start in range(0, len(phrases), BATCH):
             texts = self.texts([phrase.text for phrase in phrases[start : start + BATCH]])
-            states = self.network.encode_text(texts)
             if self.presence is not None:
-                heat = heat_maps(self.network, photo.image, texts, states)
+                heat = self.calls.maps(photo.image, texts)
             else:
-                matched = match_and_map(self.network, photo.image, texts, states)
-                scores += matched.logits.softmax(-1)[:, 1].tolist()
-                heat = matched.maps
-            maps.append(heat.cpu().double().numpy())
+                logits, heat = self.calls.match_and_map(photo.image, texts)
+                scores += softmax(logits)[:, 1].tolist()
+            maps.append(heat.astype(np.float64))
         if self.presence is not None:
             scores = [self.presence.phrase(one) for one in self.pair_evidence(photo, phrases)]
         hot = np.concatenate(maps)
@@ -257,11 +258,9 @@ class AlbefGrounder:
         classes = detector_classes(regions.labels, imagenet_classes())
         return class_probabilities([phrase.lemma for phrase in phrases], regions.labels, classes)
 
-    def texts(self, texts: Sequence[str]) -> Texts:
-        """Return the word pieces of several texts, on the device of the network."""
-        ids = [encode_text(self.pieces, text, self.inputs, self.longest) for text in texts]
-        padded = pad_texts(ids, self.pieces.id("[PAD]"), sep=self.inputs.sep)
-        return to_device(padded, device_of(self.network))
+    def texts(self, texts: Sequence[str]) -> Pieces:
+        """Return the word pieces of several texts."""
+        return Pieces([encode_text(self.pieces, text, self.inputs, self.longest) for text in texts], self.inputs.sep)
 
     def for_data(self, name: str) -> AlbefGrounder:
         """Return the grounder with the inputs of the published evaluation on a data set, by the data set's name.
@@ -291,11 +290,11 @@ class AlbefGrounder:
         write_model(folder, config, self.network, extras=files)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> AlbefGrounder:
+    def from_pretrained(cls, folder: str | Path, backend: Backend = "numpy") -> AlbefGrounder:
         """Read what :meth:`save_pretrained` wrote."""
         with open_model(folder, "fusion") as config:
             sizes = AlbefConfig.from_json(config["fusion"])
-            network = load_network(AlbefNet, sizes, folder)
+            network = _load(sizes, folder, backend)
             pieces = WordPieces.load(Path(folder) / "vocabulary.json")
             if len(pieces) != sizes.vocabulary:
                 raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
@@ -312,9 +311,13 @@ class AlbefGrounder:
 
     def with_pieces(self, pieces: WordPieces) -> AlbefGrounder:
         """Return the same model with some of its word pieces only."""
+        import torch
+
+        from deixis.methods.albef.network import AlbefNet
+
         rows = torch.tensor([self.pieces.id(piece) for piece in pieces.pieces])
         config = replace(self.network.config, vocabulary=len(pieces))
-        weights = self.network.state_dict()
+        weights = torch_network(self.network).state_dict()
         rows_of = ("text.words.weight", *(["words.bias"] if config.word_head else []))  # a row for each word piece
         for name in rows_of:
             weights[name] = weights[name][rows.to(weights[name].device)]
@@ -340,8 +343,10 @@ def encode_text(pieces: WordPieces, text: str, inputs: InputConfig, longest: int
     return pieces.encode(clean_text(text, inputs.max_words) if inputs.clean else text, longest, inputs.sep)
 
 
-def pad_texts(ids: Sequence[Sequence[int]], pad: int, length: int = 0, sep: bool = True) -> Texts:
-    """Word pieces of several texts, padded to the longest of them, or to ``length``; ``sep``: they end with [SEP]."""
-    length = max(length, max(map(len, ids)))
-    padded = torch.tensor([[*row, *[pad] * (length - len(row))] for row in ids])
-    return Texts(padded, torch.arange(length) < torch.tensor([len(row) for row in ids])[:, None], sep)
+def _load(sizes: AlbefConfig, folder: str | Path, backend: Backend) -> AlbefNet | ArrayAlbef:
+    if backend == "numpy":
+        return ArrayAlbef(sizes, load_arrays(folder, weight_shapes(sizes), OLD_NAMES))
+    require_torch(str(folder))
+    from deixis.methods.albef.network import AlbefNet
+
+    return load_network(AlbefNet, sizes, folder)

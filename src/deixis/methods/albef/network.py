@@ -1,112 +1,20 @@
-"""Fusion network of ALBEF, as AMC describes it in Sec. 2 and 4.1: configuration, image encoder, fusion, pair scores."""
+"""Fusion network of ALBEF, as AMC describes it in Sec. 2 and 4.1: image encoder, fusion, pair scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from deixis.fields import from_dict
 from deixis.layers.bert import BertConfig, Layer, TextEncoder, WordHead
 from deixis.layers.noise import fold
-
-# Configuration -------------------------------------------------------------------------------------------------------
-
-
-MapSource = Literal["gradcam", "attention"]
-
-
-BOUNDS = {
-    **{"text_layers": (0, 64), "fusion_layers": (1, 64), "image_layers": (0, 64)},
-    **{"heads": (1, 256), "image_heads": (1, 256), "dropout": (0, 1)},
-}
-"""Bounds of a stored configuration; the other sizes are compared with the stored weights."""
-
-
-@dataclass(frozen=True)
-class AlbefConfig:
-    """Sizes of a fusion model; the defaults are those of ALBEF (AMC, Sec. 4.1)."""
-
-    vocabulary: int = 30522  # word pieces
-    hidden: int = 768  # width of text and fusion encoder, the lower and upper layers of one BERT
-    heads: int = 12  # of their attention
-    feed: int = 3072  # width between the two linear layers of their blocks
-    positions: int = 512  # word pieces of the longest text
-    text_layers: int = 6  # BERT's lower layers
-    fusion_layers: int = 6  # BERT's upper layers, with cross-attention to the image
-    dropout: float = 0.1  # in text and fusion encoder
-    patch: int = 16  # pixels along a patch; 0: image tokens are cells of a feature grid
-    features: int = 0  # width of a cell, where tokens are cells
-    side: int = 16  # patches or cells along a side of the image, which is resized to a square
-    image_hidden: int = 768  # width of the image encoder, a vision transformer
-    image_heads: int = 12  # of its attention
-    image_feed: int = 3072  # width between the two linear layers of its blocks
-    image_layers: int = 12  # its blocks
-    shared: int = 256  # width of the joint embedding of whole images and whole texts
-    map_layer: int = 2  # fusion layer, from 0, of the Grad-CAM map; the third of six in AMC's code
-    map_source: MapSource = "gradcam"  # Grad-CAM of the match score (AMC), or first cross-attention (ours)
-    word_head: bool = True  # whether there is a head for masked words; ALBEF fine-tuned for grounding has none
-
-    def __post_init__(self) -> None:
-        if bool(self.patch) == bool(self.features):
-            raise ValueError("an image encoder reads either patches of pixels or cells of a feature grid")
-        if self.hidden % self.heads or self.image_hidden % self.image_heads:
-            raise ValueError("the number of attention heads must divide the width")
-        if not 0 <= self.map_layer < self.fusion_layers:
-            raise ValueError(f"there is no fusion layer {self.map_layer} among {self.fusion_layers}")
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> AlbefConfig:
-        """Read a stored configuration; version 0.1 called ``map_source`` "explain" with "match" or "look"."""
-        fields = dict(value)
-        if "explain" in fields:
-            fields["map_source"] = {"match": "gradcam", "look": "attention"}[fields.pop("explain")]
-        return from_dict(cls, fields, BOUNDS)
-
-    @property
-    def pixels(self) -> int:
-        """Side of the square image for which positions are learnt; 0 where tokens are cells of a grid."""
-        return self.patch * self.side
-
-    def bert(self) -> BertConfig:
-        """Sizes of the text encoder; the layers of the fusion encoder have the same."""
-        return BertConfig(
-            self.vocabulary, self.hidden, self.heads, self.feed, self.positions, self.text_layers, self.dropout
-        )
-
-
-def base() -> AlbefConfig:
-    """ViT-B/16 at 256 pixels and BERT-base, six layers each for text and fusion."""
-    return AlbefConfig()
-
-
-def small(features: int = 1280, side: int = 12) -> AlbefConfig:
-    """Cells of a backbone's grid and MiniLM, three layers each for text and fusion.
-
-    The cells are outputs of a whole backbone, so the image encoder has one narrow layer.
-    """
-    return AlbefConfig(
-        hidden=384,
-        feed=1536,
-        text_layers=3,
-        fusion_layers=3,
-        patch=0,
-        features=features,
-        side=side,
-        image_hidden=256,
-        image_heads=8,
-        image_feed=512,
-        image_layers=1,
-        map_layer=0,
-        map_source="attention",
-    )
-
+from deixis.methods.albef.config import OLD_NAMES, SHARPNESS, AlbefConfig
 
 # Image encoder -------------------------------------------------------------------------------------------------------
 
@@ -184,10 +92,6 @@ def resize_positions(positions: Tensor, rows: int, columns: int) -> Tensor:
 # Fusion --------------------------------------------------------------------------------------------------------------
 
 
-OLD_NAMES = {"look": "cross_attention", "share_image": "project_image", "share_text": "project_text"}
-"""Names of layers in weights of version 0.1 -> names now."""
-
-
 @dataclass(frozen=True)
 class Texts:
     """Word pieces of B texts: [CLS] first, [SEP] last where the model was trained with it, then padding."""
@@ -216,6 +120,13 @@ class Texts:
         return torch.zeros(self.mask.shape, dtype=dtype, device=self.mask.device).masked_fill_(
             ~self.mask, torch.finfo(dtype).min
         )[:, None, None]
+
+
+def pad_texts(ids: Sequence[Sequence[int]], pad: int, length: int = 0, sep: bool = True) -> Texts:
+    """Word pieces of several texts, padded to the longest of them, or to ``length``; ``sep``: they end with [SEP]."""
+    length = max(length, max(map(len, ids)))
+    padded = torch.tensor([[*row, *[pad] * (length - len(row))] for row in ids])
+    return Texts(padded, torch.arange(length) < torch.tensor([len(row) for row in ids])[:, None], sep)
 
 
 @dataclass(frozen=True)
@@ -250,7 +161,15 @@ class AlbefNet(nn.Module):
     def __init__(self, config: AlbefConfig) -> None:
         super().__init__()
         self.config = config
-        bert = config.bert()
+        bert = BertConfig(
+            config.vocabulary,
+            config.hidden,
+            config.heads,
+            config.feed,
+            config.positions,
+            config.text_layers,
+            config.dropout,
+        )
         self.image = ImageEncoder(config)
         self.text = TextEncoder(bert)
         self.fusion = nn.ModuleList(Layer(bert, config.image_hidden) for _ in range(config.fusion_layers))
@@ -341,13 +260,6 @@ def _initialise(module: nn.Module, deviation: float) -> None:
 
 
 # Pair scores ---------------------------------------------------------------------------------------------------------
-
-
-SHARPNESS = 8.0
-"""Of the soft maximum over cells: log(sum(exp(SHARPNESS * score))) / SHARPNESS.
-
-With 1, the softmax of the attention itself, all cells have similar weight at first, and attention stays uniform.
-"""
 
 
 def pair_scores(model: AlbefNet, encoded: Encoded, texts: Texts, text_states: Tensor) -> Tensor:

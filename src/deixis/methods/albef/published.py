@@ -17,10 +17,11 @@ from deixis.language.wordpiece import WordPieces
 from deixis.layers.bert import from_published_name
 from deixis.layers.checkpoint_file import read_checkpoint
 from deixis.layers.minilm import minilm_folder, minilm_weights
+from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.inputs import PUBLISHED, InputConfig
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.momentum import MomentumState
-from deixis.methods.albef.network import AlbefConfig, AlbefNet
+from deixis.methods.albef.network import AlbefNet
 from deixis.training.published import Imported, PublishedFiles
 from deixis.training.supervision import CAPTIONS, PAIRS
 

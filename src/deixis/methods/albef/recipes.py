@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from deixis.data.visual_genome import Source
+from deixis.methods.albef.config import AlbefConfig, base, small
 from deixis.methods.albef.inputs import TRAINING, InputConfig
 from deixis.methods.albef.losses.map_consistency import MapConfig
 from deixis.methods.albef.momentum import MomentumConfig
-from deixis.methods.albef.network import AlbefConfig, base, small
 from deixis.training.recipe import BOXES, Phase, Recipe, Schedule
 
 

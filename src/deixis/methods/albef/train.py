@@ -24,8 +24,11 @@ from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.noise import fold, uniform
+from deixis.methods.albef.colours import jitter_colours, jitter_published
+from deixis.methods.albef.config import AlbefConfig
 from deixis.methods.albef.gradcam import enlarge, match_and_map, normalise
-from deixis.methods.albef.images import jitter_colours, jitter_published, square_grid, square_pixels, standardise
+from deixis.methods.albef.images import square_grid, square_pixels, standardise
+from deixis.methods.albef.inference import TorchAlbef
 from deixis.methods.albef.initial import initial_model
 from deixis.methods.albef.inputs import InputConfig
 from deixis.methods.albef.losses.alignment import alignment
@@ -33,9 +36,9 @@ from deixis.methods.albef.losses.image_text_contrast import image_text_contrast,
 from deixis.methods.albef.losses.image_text_match import image_text_match
 from deixis.methods.albef.losses.map_consistency import box_masks, map_consistency
 from deixis.methods.albef.losses.masked_words import mask_words, masked_logits, masked_words
-from deixis.methods.albef.model import AlbefGrounder, encode_text, pad_texts
+from deixis.methods.albef.model import AlbefGrounder, encode_text
 from deixis.methods.albef.momentum import Momentum, MomentumState
-from deixis.methods.albef.network import AlbefConfig, AlbefNet, Encoded, Texts, pair_scores
+from deixis.methods.albef.network import AlbefNet, Encoded, Texts, pad_texts, pair_scores
 from deixis.methods.albef.presence import calibrate
 from deixis.methods.albef.recipes import AlbefRecipe
 from deixis.metrics.phrases import FLICKR30K, phrase_scores
@@ -487,11 +490,12 @@ class Looking:
         if self.config.patch:
             pixels = self._decoded[image_id]
             jitter = jitter_published if self.recipe.jitter == "published" else jitter_colours
-            return standardise(jitter(pixels))
-        return square_grid(self.data.regions[image_id], self.config)
+            return torch.from_numpy(standardise(jitter(pixels).numpy()))
+        return torch.from_numpy(square_grid(self.data.regions[image_id], self.config))
 
     def _pixels(self, image_id: str) -> Tensor:
-        return square_pixels(self._samples[image_id].open(), self.config.pixels, self.inputs.resize)
+        pixels = square_pixels(self._samples[image_id].open(), self.config.pixels, self.inputs.resize)
+        return torch.from_numpy(pixels)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
         """The input of :meth:`AlbefGrounder.encode`."""
@@ -525,15 +529,18 @@ class Validation:
     @torch.no_grad()
     def scores(self, pointer: AlbefGrounder, look: Looking) -> Scores:
         """R@1 of the image of a caption by the contrastive score; pointing of phrases with boxes."""
-        model, images = pointer.network, [s.image_id for s in self.samples]
+        calls, images = pointer.calls, [s.image_id for s in self.samples]
+        assert isinstance(calls, TorchAlbef)
+        model = calls.network
         captions = [caption.text for sample in self.samples for caption in sample.captions]
         owner = [number for number, sample in enumerate(self.samples) for _ in sample.captions]
         device = device_of(model)
-        seen = [model.image(pointer.image_input(look.to_ask(i))[None].to(device))[0, 0].cpu() for i in share(images)]
+        inputs = (torch.from_numpy(pointer.image_input(look.to_ask(i)))[None] for i in share(images))
+        seen = [model.image(one.to(device))[0, 0].cpu() for one in inputs]
         whole = nn.functional.normalize(model.project_image(torch.stack(collect(seen)).to(device)), dim=-1)
         right = 0
         for at in range(0, len(captions), BLOCK):
-            states = model.encode_text(pointer.texts(captions[at : at + BLOCK]))
+            states = model.encode_text(calls.texts(pointer.texts(captions[at : at + BLOCK])))
             said = nn.functional.normalize(model.project_text(states[:, 0]), dim=-1)
             right += first_ranks(whole @ said.T, owner[at : at + BLOCK])
         scores = {"R@1": right / max(1, len(captions))}

@@ -1,23 +1,22 @@
-"""Sentences from a decoder: greedy, sampled, by beam search, or forced to given words; a batch of images at once.
+"""Sentences from a decoder: by beam search, or forced to given words; a batch of images at once, on NumPy arrays.
 
 Several branches vote for each word (Distributed Attention, Sec. 3.3): the word that most branches predict is taken; a
 tie goes to the higher summed probability. The box of a word comes from the branches that predicted it
-(:mod:`deixis.localize.branches`).
+(:mod:`deixis.localize.branches`). The decoder is one of :mod:`deixis.methods.updown.inference`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
-from deixis.layers.noise import spread, uniform
-from deixis.methods.updown.network import Decoder, Encoded, State
+from deixis.layers.arrays import Array, logsumexp, top
+from deixis.methods.updown.inference import DecoderCalls
 from deixis.types import Place
 
 BOS, EOS, PAD = Vocabulary.bos, Vocabulary.eos, Vocabulary.pad
@@ -74,257 +73,228 @@ class GenerationConfig:
         return from_dict(cls, fields, BOUNDS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sentences:
     """S sentences for each of I images, at most T words each; everything after the end token is empty."""
 
-    words: Tensor  # [I, S, T] with eos where it was reached, then pad
-    logprobs: Tensor  # [I, S, T] of each word: log of the branches' mean probability
-    attention: Tensor  # [I, S, T, K, N]
-    branch_mask: Tensor  # [I, S, T, K] branches that predicted the word; at least one for each word
+    words: Array  # [I, S, T] with eos where it was reached, then pad
+    logprobs: Array  # [I, S, T] of each word: log of the branches' mean probability
+    attention: Array  # [I, S, T, K, N]
+    branch_mask: Array  # [I, S, T, K] branches that predicted the word; at least one for each word
 
     @property
-    def scores(self) -> Tensor:
-        """Log-probability ``[I, S]`` of each sentence, the end token included."""
-        return self.logprobs.sum(-1)
-
-    def reordered(self, order: Tensor) -> Sentences:
-        """Sentences of each image in another order ``[I, S]``."""
-        order = order.to(self.words.device)
-        return Sentences(*(_gather(x, order) for x in (self.words, self.logprobs, self.attention, self.branch_mask)))
+    def scores(self) -> Array:
+        """Log-probability ``[I, S]`` of each sentence, the end token included; -inf: fewer sentences exist."""
+        return self.logprobs.sum(-1, dtype=np.float32)
 
 
 # Votes of the branches ----------------------------------------------------------------------------------------------
 
 
-def vote_scores(logprobs: Tensor) -> Tensor:
+def vote_scores(logprobs: Array) -> Array:
     """Scores ``[..., V]`` of words from ``[..., K, V]``: the number of votes, then the summed probability."""
     branches = logprobs.shape[-2]
     if branches == 1:
-        return logprobs.squeeze(-2)
-    probs = logprobs.exp().sum(-2)
-    votes = torch.zeros_like(probs)
-    votes.scatter_add_(-1, logprobs.argmax(-1), torch.ones_like(logprobs[..., 0]))
-    return votes * (branches + 1) + probs  # the sum of probabilities never reaches branches + 1
+        return logprobs[..., 0, :]
+    votes = np.zeros_like(logprobs)
+    np.put_along_axis(votes, logprobs.argmax(-1)[..., None], 1, -1)
+    # the sum of probabilities never reaches branches + 1
+    return votes.sum(-2) * np.float32(branches + 1) + np.exp(logprobs).sum(-2)
 
 
-def voting_branches(logprobs: Tensor, words: Tensor) -> Tensor:
+def voting_branches(logprobs: Array, words: Array) -> Array:
     """Branches ``[..., K]`` that predicted ``words [...]``; if none did, the branch with the highest probability."""
-    if logprobs.shape[-2] == 1:
-        return torch.ones_like(words, dtype=torch.bool).unsqueeze(-1)
-    predicted = logprobs.argmax(-1) == words.unsqueeze(-1)
-    nearest = logprobs.gather(-1, words[..., None, None].expand(*logprobs.shape[:-1], 1)).squeeze(-1).argmax(-1)
-    fallback = torch.nn.functional.one_hot(nearest, predicted.shape[-1]).bool()
-    return torch.where(predicted.any(-1, keepdim=True), predicted, fallback)
+    branches = logprobs.shape[-2]
+    if branches == 1:
+        return np.ones((*words.shape, 1), bool)
+    predicted = logprobs.argmax(-1) == words[..., None]
+    own = np.take_along_axis(logprobs, words[..., None, None], -1)[..., 0]  # [..., K]
+    fallback = np.arange(branches) == own.argmax(-1)[..., None]
+    return np.where(predicted.any(-1, keepdims=True), predicted, fallback)
 
 
-def mean_logprobs(logprobs: Tensor) -> Tensor:
+def mean_logprobs(logprobs: Array) -> Array:
     """Log of the branches' mean probability ``[..., V]`` from ``[..., K, V]``."""
     if logprobs.shape[-2] == 1:
-        return logprobs.squeeze(-2)
-    return torch.logsumexp(logprobs, -2) - torch.log(torch.tensor(float(logprobs.shape[-2])))
+        return logprobs[..., 0, :]
+    return logsumexp(logprobs, -2) - np.float32(np.log(logprobs.shape[-2]))
 
 
-def mask_forbidden(logprobs: Tensor, previous: Tensor, step: int, generation: GenerationConfig) -> Tensor:
-    """Set log-probabilities ``[I, S, K, V]`` of words that are not allowed at a step to -inf, in place.
+def mask_forbidden(logprobs: Array, previous: Array, step: int, generation: GenerationConfig) -> Array:
+    """Set log-probabilities ``[R, K, V]`` of words that are not allowed at a step to -inf, in place.
 
-    ``previous [I, S]`` are the words of the step before.
+    ``previous [R]`` are the words of the step before.
     """
-    for word in generation.forbidden:  # one by one: a list would be copied to the device at every step
-        logprobs[..., word] = -torch.inf
+    logprobs[..., list(generation.forbidden)] = -np.inf
     if step < generation.min_words:
-        logprobs[..., EOS] = -torch.inf
+        logprobs[..., EOS] = -np.inf
     if not generation.allow_adjacent_repeats and step > 0:
-        index = previous[..., None, None].expand(*logprobs.shape[:-1], 1)
-        logprobs.scatter_(-1, index, -torch.inf)
+        logprobs[np.arange(len(previous)), :, previous] = -np.inf
     return logprobs
+
+
+class _Words:
+    """Distributions over the next word of R open sentences, without the forbidden words.
+
+    The probabilities are normalised before words are forbidden. For one branch the log-probabilities of all words are
+    never computed: their order is that of the logits.
+    """
+
+    def __init__(self, logits: Array, previous: Array, step: int, generation: GenerationConfig) -> None:
+        normaliser = logsumexp(logits)  # [R, K]
+        self.single = logits.shape[1] == 1
+        if not self.single:
+            logits -= normaliser[..., None]
+        self.normaliser = normaliser[:, 0]
+        self.values = mask_forbidden(logits, previous, step, generation)  # [R, K, V]
+
+    def best(self, count: int) -> tuple[Array, Array]:
+        """The ``count`` best words ``[R, count]`` by :func:`vote_scores`, and their log-probabilities."""
+        words = top(vote_scores(self.values), count)
+        return words, self.logprobs(words)
+
+    def logprobs(self, words: Array) -> Array:
+        """Log-probabilities ``[R, n]`` of ``words [R, n]``."""
+        if self.single:
+            return np.take_along_axis(self.values[:, 0], words, 1) - self.normaliser[:, None]
+        return mean_logprobs(np.take_along_axis(self.values, words[:, None], 2))
+
+    def branches(self, words: Array) -> Array:
+        """Branches ``[R, n, K]`` that predicted ``words [R, n]``."""
+        values = np.broadcast_to(self.values[:, None], (len(words), words.shape[1], *self.values.shape[1:]))
+        return voting_branches(values, words)
 
 
 # Decoding -----------------------------------------------------------------------------------------------------------
 
 
-def greedy(decoder: Decoder, encoded: Encoded, generation: GenerationConfig) -> Sentences:
-    """One sentence for each image, with the best word by :func:`vote_scores` at each step."""
-    return _decode(decoder, encoded, generation, 1, lambda logprobs, _: vote_scores(logprobs).argmax(-1))
-
-
-def sample(
-    decoder: Decoder,
-    encoded: Encoded,
-    generation: GenerationConfig,
-    samples: int = 1,
-    temperature: float = 1.0,
-    top: int = 0,
-    generator: torch.Generator | None = None,
-    with_greedy: bool = False,
-) -> Sentences:
-    """``samples`` sentences for each image, words drawn from the branches' mean distribution.
-
-    ``top`` > 0 keeps that many of the most probable words; a temperature < 1 sharpens the distribution. With
-    ``with_greedy`` the sentence of :func:`greedy` comes first, in the same pass.
-    """
-
-    def draw(logprobs: Tensor, drawn: Tensor | None = None) -> Tensor:
-        logits = mean_logprobs(logprobs) / temperature
-        if top > 0:
-            least = logits.topk(min(top, logits.shape[-1]), dim=-1).values[..., -1:]
-            logits = logits.masked_fill(logits < least, -torch.inf)
-        # one random number for each word: torch.multinomial would draw one for every word of the vocabulary
-        cumulative = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
-        if drawn is None:
-            drawn = torch.rand(logits.shape[:2], dtype=torch.float64, device=logits.device, generator=generator)
-        return torch.searchsorted(cumulative, drawn.unsqueeze(-1) * cumulative[..., -1:], right=True).squeeze(-1)
-
-    def greedy_and_draw(logprobs: Tensor, drawn: Tensor | None = None) -> Tensor:
-        drawn = None if drawn is None else drawn[:, 1:]
-        return torch.cat([vote_scores(logprobs[:, :1]).argmax(-1), draw(logprobs[:, 1:], drawn)], 1)
-
-    if with_greedy:
-        return _decode(decoder, encoded, generation, samples + 1, greedy_and_draw)
-    return _decode(decoder, encoded, generation, samples, draw)
-
-
-@torch.no_grad()
-def _decode(
-    decoder: Decoder,
-    encoded: Encoded,
-    generation: GenerationConfig,
-    samples: int,
-    select: Callable[[Tensor, Tensor | None], Tensor],
-) -> Sentences:
-    """Decode ``samples`` sentences for each image word by word; finished images are removed from the batch.
-
-    ``select(logprobs, drawn)`` chooses words; ``drawn [I, S]`` are uniform numbers, where the images have random keys.
-    """
-    images, device = len(encoded.image), encoded.image.device
-    state = decoder.initial_state(encoded, samples, generation.branches)
-    weights = decoder.step_weights(state.h2.shape[2])
-    record = _Record(state, encoded, generation)
-    word = torch.full((images, samples), BOS, device=device)
-    open_ = torch.ones(images, samples, dtype=torch.bool, device=device)
-    rows = torch.arange(images, device=device)  # images that are not finished
-    for t in range(generation.max_words):
-        state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = mask_forbidden(logprobs, word, t, generation)
-        drawn = None if encoded.random is None else uniform(spread(encoded.random, samples) + t)
-        word = select(allowed, drawn).masked_fill(~open_, PAD)
-        record.write(rows, t, word, allowed, alpha, open_)
-        open_ = open_ & (word != EOS)
-        running = open_.any(1)
-        if not bool(running.any()):
-            break
-        if not bool(running.all()):
-            encoded, state = encoded.rows(running), state.rows(running)
-            word, open_, rows = word[running], open_[running], rows[running]
-    return record.sentences(t + 1)
-
-
-@torch.no_grad()
-def beam_search(decoder: Decoder, encoded: Encoded, generation: GenerationConfig) -> Sentences:
-    """Beam search of width ``generation.beam``; the sentences of each image, best first. Width 1 is :func:`greedy`.
+def beam_search(decoder: DecoderCalls, encoded: Any, generation: GenerationConfig) -> Sentences:
+    """Beam search of width ``generation.beam``; the sentences of each image, best first. Width 1 is greedy decoding.
 
     Each open sentence is extended by its ``beam`` best words (:func:`vote_scores`). Of all extensions the ``beam`` with
-    the best summed log-probability / length ** ``length_power`` are kept.
+    the best summed log-probability / length ** ``length_power`` are kept. Finished sentences and images cost nothing.
     """
-    images, device, width = len(encoded.image), encoded.image.device, generation.beam
-    state = decoder.initial_state(encoded, width, generation.branches)
-    weights = decoder.step_weights(state.h2.shape[2])
-    record = _Record(state, encoded, generation)
-    word = torch.full((images, width), BOS, device=device)
-    open_ = torch.ones(images, width, dtype=torch.bool, device=device)
-    total = torch.full((images, width), -torch.inf, device=device)
+    width, power = generation.beam, generation.length_power
+    count = min(width, decoder.config.vocabulary)
+    branches = generation.branches or decoder.config.branches
+    images = len(encoded.image)
+    state = decoder.start(encoded, width, branches)
+    record = _Record(images, width, branches, encoded.mask.shape[1])
+    word = np.full((images, width), BOS)
+    total = np.full((images, width), -np.inf, np.float32)
     total[:, 0] = 0  # all beams are equal at first: only one is extended
-    length = torch.zeros(images, width, device=device)
-    rows = torch.arange(images, device=device)  # images that are not finished
+    open_ = total == 0
+    length = np.zeros((images, width), np.float32)
+    rows = np.arange(images)  # images that are not finished
     for t in range(generation.max_words):
-        state, logprobs, alpha = decoder.step(encoded, word, state, weights)
-        allowed = mask_forbidden(logprobs, word, t, generation)
-        words, gain = _extensions(allowed, open_, min(width, decoder.config.vocabulary))  # [I, width, extensions]
-        sums = total[rows].unsqueeze(-1) + gain
-        lengths = (length[rows] + open_).clamp_min(1).unsqueeze(-1)
-        best = (sums / lengths**generation.length_power).flatten(1).topk(width, dim=1).indices  # [I, width]
-        parent = best // words.shape[-1]
-        total[rows], word = sums.flatten(1).gather(1, best), words.flatten(1).gather(1, best)
-        was_open = open_.gather(1, parent)
-        length[rows] = length[rows].gather(1, parent) + was_open
-        state = State(*(_gather(x, parent) for x in (state.h1, state.c1, state.h2, state.c2)))
-        record.reorder(rows, parent)
-        record.write(rows, t, word, _gather(allowed, parent), _gather(alpha, parent), was_open)
-        open_ = was_open & (word != EOS)
-        running = open_.any(1)
-        if not bool(running.any()):
+        state, logits, alpha = decoder.step(encoded, word, state, open_)
+        found = _Words(logits, word[open_], t, generation)
+        words, gain = np.full((*open_.shape, count), PAD), np.full((*open_.shape, count), -np.inf, np.float32)
+        gain[..., 0] = 0  # a finished sentence has one extension: padding, with log-probability 0
+        words[open_], gain[open_] = found.best(count)
+        sums = total[rows, :, None] + gain  # [i, width, count]
+        scores = sums / np.maximum(length[rows] + open_, 1)[..., None] ** np.float32(power)
+        best = top(scores.reshape(len(rows), -1), width)  # [i, width]
+        parent = best // count
+        total[rows] = np.take_along_axis(sums.reshape(len(rows), -1), best, 1)
+        word = np.take_along_axis(words.reshape(len(rows), -1), best, 1)
+        was_open = np.take_along_axis(open_, parent, 1)
+        length[rows] = np.take_along_axis(length[rows], parent, 1) + was_open
+        record.write(rows, parent, word, gain.reshape(len(rows), -1), best, alpha, open_, found)
+        open_ = was_open & (word != EOS) & (total[rows] > -np.inf)
+        running = np.flatnonzero(open_.any(1))
+        if not len(running):
             break
-        if not bool(running.all()):
-            encoded, state = encoded.rows(running), state.rows(running)
-            word, open_, rows = word[running], open_[running], rows[running]
-    order = (total / length.clamp_min(1) ** generation.length_power).argsort(dim=1, descending=True, stable=True)
-    return record.sentences(t + 1).reordered(order)
+        state = decoder.states(state, running, parent[running])
+        if len(running) < len(rows):
+            encoded, word, open_, rows = decoder.images(encoded, running), word[running], open_[running], rows[running]
+    order = top(total / np.maximum(length, 1) ** np.float32(power), width)
+    return record.sentences(order, np.take_along_axis(total, order, 1))
 
 
-def _extensions(logprobs: Tensor, open_: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Words and log-probabilities ``[I, S, count]`` by which sentences are extended.
-
-    A finished sentence has one extension: padding, with log-probability 0.
-    """
-    words = vote_scores(logprobs).topk(count, dim=-1).indices
-    gain = mean_logprobs(logprobs).gather(-1, words)
-    words = words.masked_fill(~open_.unsqueeze(-1), PAD)
-    gain = torch.where(open_.unsqueeze(-1), gain, torch.full_like(gain, -torch.inf))
-    gain[..., 0] = torch.where(open_, gain[..., 0], torch.zeros_like(gain[..., 0]))
-    return words, gain
-
-
-@torch.no_grad()
-def force_decode(decoder: Decoder, encoded: Encoded, ids: Tensor, generation: GenerationConfig) -> Sentences:
+def force_decode(decoder: DecoderCalls, encoded: Any, ids: Array, generation: GenerationConfig) -> Sentences:
     """Decode given sentences ``[I, S, T + 1]`` (bos first, then words, eos and padding) by teacher forcing.
 
     Log-probabilities, attention and branches are those of decoding under the same rules; a word that the rules forbid
     has log-probability -inf. A sentence without eos was cut; its log-probability then has no end token.
     """
     words = ids[..., 1:]
-    decoded = decoder(encoded, ids[..., :-1], generation.branches)
-    logprobs = decoder.word_logprobs(decoded.states)  # [I, S, T, K, V]
-    for t in range(words.shape[-1]):
-        mask_forbidden(logprobs[:, :, t], ids[..., t], t, generation)
-    real = words != PAD
-    return Sentences(
-        words,
-        mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1).masked_fill(~real, 0),
-        decoded.attention * real[..., None, None],
-        voting_branches(logprobs, words) & real.unsqueeze(-1),
-    )
+    sentences, steps = words.shape[1:]
+    branches = generation.branches or decoder.config.branches
+    state = decoder.start(encoded, sentences, branches)
+    logprobs = np.zeros(words.shape, np.float32)
+    attention = np.zeros((*words.shape, branches, encoded.mask.shape[1]), np.float32)
+    branch_mask = np.zeros((*words.shape, branches), bool)
+    for t in range(steps):
+        open_ = words[..., t] != PAD
+        if not open_.any():
+            break
+        state, logits, alpha = decoder.step(encoded, np.ascontiguousarray(ids[..., t]), state, open_)
+        found = _Words(logits, ids[..., t][open_], t, generation)
+        wanted = words[..., t][open_][:, None]
+        logprobs[open_, t] = found.logprobs(wanted)[:, 0]
+        attention[open_, t] = alpha
+        branch_mask[open_, t] = found.branches(wanted)[:, 0]
+    return Sentences(words, logprobs, attention, branch_mask)
 
 
 class _Record:
-    """Words, log-probabilities, attention and branches of all steps so far."""
+    """What every step of a beam search chose; the sentences are followed back from their last words."""
 
-    def __init__(self, state: State, encoded: Encoded, generation: GenerationConfig) -> None:
-        images, sentences, branches, _ = state.h2.shape
-        shape, device = (images, sentences, generation.max_words), state.h2.device
-        self.words = torch.full(shape, PAD, device=device)
-        self.logprobs = torch.zeros(shape, device=device)
-        self.attention = torch.zeros(*shape, branches, encoded.mask.shape[1], device=device)
-        self.branch_mask = torch.zeros(*shape, branches, dtype=torch.bool, device=device)
+    def __init__(self, images: int, width: int, branches: int, regions: int) -> None:
+        self.shape = (images, width)
+        self.branches, self.regions = branches, regions
+        self.steps: list[tuple[Array, ...]] = []
 
-    def write(self, images: Tensor, t: int, words: Tensor, logprobs: Tensor, alpha: Tensor, open_: Tensor) -> None:
-        """Write step t of some images: words ``[i, S]``, log-probs ``[i, S, K, V]``, attention ``[i, S, K, N]``."""
-        self.words[images, :, t] = words
-        of_words = mean_logprobs(logprobs).gather(-1, words.unsqueeze(-1)).squeeze(-1)
-        self.logprobs[images, :, t] = of_words.masked_fill(~open_, 0).to(self.logprobs.dtype)
-        self.attention[images, :, t] = (alpha * open_[..., None, None]).to(self.attention.dtype)
-        self.branch_mask[images, :, t] = voting_branches(logprobs, words) & open_.unsqueeze(-1)
+    def write(
+        self,
+        rows: Array,
+        parent: Array,
+        word: Array,
+        gain: Array,
+        best: Array,
+        alpha: Array,
+        open_: Array,
+        found: _Words,
+    ) -> None:
+        """Write a step of the images ``rows [i]``: for each of its sentences ``[i, S]`` parent, word, logprob, row.
 
-    def reorder(self, images: Tensor, parent: Tensor) -> None:
-        """Replace sentence s of some images by sentence ``parent[i, s]``."""
-        for part in (self.words, self.logprobs, self.attention, self.branch_mask):
-            part[images] = part[images.unsqueeze(1), parent]
+        The row is that of the parent among the open sentences, of which ``alpha [R, K, N]`` is; -1: it was finished.
+        """
+        at = np.full(open_.shape, -1)
+        at[open_] = np.arange(int(open_.sum()))
+        at = np.take_along_axis(at, parent, 1)
+        logprob = np.take_along_axis(gain, best, 1)
+        branch_mask = np.zeros((*word.shape, self.branches), bool)
+        now = at >= 0
+        if now.any():
+            branch_mask[now] = _of_rows(found, at[now], word[now])
+        self.steps.append((rows, parent, word, logprob, at, alpha, branch_mask))
 
-    def sentences(self, steps: int) -> Sentences:
-        """Sentences of the first ``steps`` steps."""
-        parts = (self.words, self.logprobs, self.attention, self.branch_mask)
-        return Sentences(*(part[:, :, :steps] for part in parts))
+    def sentences(self, order: Array, total: Array) -> Sentences:
+        """The sentences in this order ``[I, S]``; those with a ``total [I, S]`` of -inf do not exist."""
+        shape = (*self.shape, len(self.steps))
+        words, logprobs = np.full(shape, PAD), np.zeros(shape, np.float32)
+        attention = np.zeros((*shape, self.branches, self.regions), np.float32)
+        branch_mask = np.zeros((*shape, self.branches), bool)
+        index = order.copy()
+        for t in range(len(self.steps) - 1, -1, -1):
+            rows, parent, word, logprob, at, alpha, voted = self.steps[t]
+            own = index[rows]  # [i, S]
+            words[rows, :, t] = np.take_along_axis(word, own, 1)
+            logprobs[rows, :, t] = np.take_along_axis(logprob, own, 1)
+            at = np.take_along_axis(at, own, 1)
+            attention[rows, :, t] = np.where((at >= 0)[..., None, None], alpha[at], 0)
+            branch_mask[rows, :, t] = np.take_along_axis(voted, own[..., None], 1)
+            index[rows] = np.take_along_axis(parent, own, 1)
+        missing = total == -np.inf
+        words[missing], attention[missing], branch_mask[missing] = PAD, 0, False
+        logprobs[missing] = -np.inf
+        return Sentences(words, logprobs, attention, branch_mask)
 
 
-def _gather(values: Tensor, index: Tensor) -> Tensor:
-    """Select from ``values [I, S, ...]`` the sentences ``index [I, S]`` of each image."""
-    return values[torch.arange(len(index), device=index.device).unsqueeze(1), index]
+def _of_rows(found: _Words, rows: Array, words: Array) -> Array:
+    """Branches ``[n, K]`` that predicted ``words [n]`` after the open sentences ``rows [n]``."""
+    if found.single:
+        return np.ones((len(words), 1), bool)
+    return voting_branches(found.values[rows], words)

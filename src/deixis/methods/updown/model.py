@@ -5,22 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import torch
+import numpy as np
 
-from deixis.device import CPU, device_of, to_device
 from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.vocabulary import Vocabulary
-from deixis.layers.padding import pad_ragged, pad_regions
-from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode, greedy
-from deixis.methods.updown.network import Decoder, DecoderConfig
-from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
+from deixis.layers.padded import pad_arrays, pad_ids
+from deixis.methods.updown.config import DecoderConfig
+from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode
+from deixis.methods.updown.inference import ArrayDecoder, TorchDecoder, runs_on_arrays, weight_shapes
+from deixis.model_folder import (
+    Backend,
+    folder_hash,
+    load_arrays,
+    load_network,
+    load_vocabulary,
+    open_model,
+    require_torch,
+    torch_network,
+    write_model,
+)
 from deixis.types import AttentionTrace, Candidate, Json, Regions
 from deixis.vision.blank import BlankRegions
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.ood import OodDetector
+
+if TYPE_CHECKING:
+    import torch
+
+    from deixis.methods.updown.network import Decoder
 
 BOUNDS = {"branches": (1, 64), "heads": (0, 256), "dropout": (0, 1)}
 """Bounds of a stored configuration; the other sizes are compared with the stored weights."""
@@ -34,7 +49,7 @@ class Captioner:
 
     def __init__(
         self,
-        network: Decoder,
+        network: Decoder | ArrayDecoder,
         vocabulary: Vocabulary,
         extractor: Json,
         name: str,
@@ -42,7 +57,8 @@ class Captioner:
         ood: OodDetector | None = None,
         blank: BlankRegions | None = None,
     ) -> None:
-        self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
+        self.network, self.vocabulary, self.name, self.hash = network, vocabulary, name, ""
+        self.calls = network if isinstance(network, ArrayDecoder) else TorchDecoder(network.eval())
         side = network.config.grid_side
         self.extractor = RegionExtractor(extractor["description"], side, name=extractor["name"])
         self.generation = generation or GenerationConfig()
@@ -50,7 +66,7 @@ class Captioner:
 
     def to(self, device: torch.device) -> Self:
         """Move the weights and the extractor; results are returned on the CPU."""
-        self.network.to(device)
+        torch_network(self.network).to(device)
         self.extractor.to(device)
         return self
 
@@ -67,27 +83,21 @@ class Captioner:
                 given, wanted = ("a photograph", "clips") if self.describes_clips else ("a clip", "photographs")
                 raise DeixisError(f"{self.name} describes {wanted}, but {given} was given. Choose another --model.")
 
-    @torch.no_grad()
     def decode(self, regions: Sequence[Regions], width: int | None = None) -> list[list[Candidate]]:
         """Return the candidates of each image, best score first; ``width`` overrides the beam of the configuration."""
         self._require(regions)
         generation = replace(self.generation, beam=width or self.generation.beam)
-        encoded = self.network.encode_regions(to_device(pad_regions(regions), device_of(self.network)))
-        decode = greedy if generation.beam == 1 else beam_search
-        found = decode(self.network, encoded, generation)
-        return self._candidates(to_device(found, CPU), regions)
+        found = beam_search(self.calls, self.calls.encode(pad_arrays(regions)), generation)
+        return self._candidates(found, regions)
 
-    @torch.no_grad()
     def force_decode(
         self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]]
     ) -> list[list[Candidate]]:
         """Return given sentences of each image as candidates: their log-probability and attention trace."""
         self._require(regions)
-        device = device_of(self.network)
         rows = [[self._encode(words) for words in each] for each in sentences]
-        ids = pad_ragged(rows, Vocabulary.pad).to(device)
-        encoded = self.network.encode_regions(to_device(pad_regions(regions), device))
-        found = to_device(force_decode(self.network, encoded, ids, self.generation), CPU)
+        encoded = self.calls.encode(pad_arrays(regions))
+        found = force_decode(self.calls, encoded, pad_ids(rows, Vocabulary.pad), self.generation)
         return self._candidates(found, regions, sentences)
 
     def _encode(self, words: Sequence[str]) -> Sequence[int]:
@@ -101,22 +111,25 @@ class Captioner:
         regions: Sequence[Regions],
         given: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> list[list[Candidate]]:
-        lengths = (found.words != Vocabulary.pad).sum(-1).clamp_min(1)
-        scores = found.scores / lengths**self.generation.length_power  # [I, S]
+        lengths = np.maximum((found.words != Vocabulary.pad).sum(-1), 1)
+        sums = found.scores
+        scores = sums / lengths**self.generation.length_power  # [I, S]
         candidates = []
         for i, one in enumerate(regions):
             each = []
-            for s in range(found.words.shape[1] if given is None else len(given[i])):
+            # a beam can be wider than the number of sentences that the rules allow
+            existing = max(1, int((sums[i] > -np.inf).sum()))
+            for s in range(existing if given is None else len(given[i])):
                 ids = found.words[i, s].tolist()
                 words = tuple(given[i][s]) if given is not None else self.vocabulary.decode(ids)
                 trace = AttentionTrace(
-                    found.attention[i, s, : len(words), :, : len(one)].numpy(),
-                    found.branch_mask[i, s, : len(words)].numpy(),
+                    found.attention[i, s, : len(words), :, : len(one)],
+                    found.branch_mask[i, s, : len(words)],
                     one.boxes,
                     one.size,
                     one.frames,
                 )
-                each.append(Candidate(words, float(found.scores[i, s]), float(scores[i, s]), trace))
+                each.append(Candidate(words, float(sums[i, s]), float(scores[i, s]), trace))
             candidates.append(each)
         return candidates
 
@@ -136,12 +149,12 @@ class Captioner:
         write_model(path, config, self.network, self.vocabulary, extras)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Captioner:
-        """Read what :meth:`save_pretrained` wrote."""
+    def from_pretrained(cls, folder: str | Path, backend: Backend = "numpy") -> Captioner:
+        """Read what :meth:`save_pretrained` wrote; decoders with temporal features always run in torch."""
         with open_model(folder, "captioner") as config:
             sizes = from_dict(DecoderConfig, config["decoder"], BOUNDS)
             captioner = cls(
-                load_network(Decoder, sizes, folder),
+                _load(sizes, folder, backend),
                 load_vocabulary(folder, sizes.vocabulary),
                 config["extractor"],
                 str(config["name"]),
@@ -151,3 +164,13 @@ class Captioner:
         captioner.ood = OodDetector.load(Path(folder), sizes.features)
         captioner.blank = BlankRegions.load(Path(folder), captioner.extractor.name, sizes.features)
         return captioner
+
+
+def _load(sizes: DecoderConfig, folder: str | Path, backend: Backend) -> Decoder | ArrayDecoder:
+    if backend == "numpy" and runs_on_arrays(sizes):
+        ignored = ("energy", "key.bias") if sizes.heads else ()  # version 0.1 had them, without effect
+        return ArrayDecoder(sizes, load_arrays(folder, weight_shapes(sizes), ignored=ignored))
+    require_torch(f"{folder} (a decoder with temporal features)" if backend == "numpy" else "--device")
+    from deixis.methods.updown.network import Decoder
+
+    return load_network(Decoder, sizes, folder)

@@ -12,9 +12,10 @@ from deixis.data.reading import read_json
 from deixis.errors import DeixisError
 from deixis.language.vocabulary import SPECIAL, Vocabulary
 from deixis.layers.checkpoint_file import read_checkpoint
+from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
-from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.methods.updown.network import Decoder
 from deixis.training.published import Imported, PublishedFiles, load_weights
 from deixis.training.supervision import PAIRS
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from deixis.errors import DeixisError
+from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.losses.cycle import CycleConfig
 from deixis.methods.updown.losses.distillation import DistilConfig
 from deixis.methods.updown.losses.self_critical import CriticConfig
 from deixis.methods.updown.losses.supervised import SupervisedConfig
-from deixis.methods.updown.network import DecoderConfig
 from deixis.training.recipe import BOXES, Phase, Recipe, Schedule
 
 FROM_DATA = 0  # set when the data is known

@@ -19,9 +19,10 @@ from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse, parse_words
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.noise import fold
-from deixis.layers.padding import temporal_rows
+from deixis.layers.padded import temporal_rows
 from deixis.localize.attention import ground_word
 from deixis.methods.updown.batches import Batch, Example, Target, collate, make_examples, one_caption_each
+from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.frame_threshold import frame_threshold
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
@@ -30,7 +31,7 @@ from deixis.methods.updown.losses.distillation import distil
 from deixis.methods.updown.losses.self_critical import Images, Reward, reward_converged, self_critical
 from deixis.methods.updown.losses.supervised import grounding_nll, region_classification, supervised_attention
 from deixis.methods.updown.model import Captioner
-from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig, Encoded
+from deixis.methods.updown.network import Decoded, Decoder, Encoded
 from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
 from deixis.metrics.captions import caption_scores
 from deixis.metrics.evaluate import Options, evaluate
@@ -194,7 +195,7 @@ def load_head(decoder: Decoder, head: ClassHead) -> None:
 
 def load_initial(recipe: UpDownRecipe, data: TrainingData, folder: Path) -> Captioner:
     """The captioner that training starts from; an error where it does not fit the recipe or the features."""
-    initial = Captioner.from_pretrained(folder)
+    initial = Captioner.from_pretrained(folder, backend="torch")
     if initial.extractor.name != data.extractor["name"]:
         raise DeixisError(
             f"{folder} expects features from extractor {initial.extractor.name}, but the data has features from "
@@ -263,7 +264,7 @@ def train_updown(
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
 
     def restore(network: Network) -> None:
-        network.decoder.load_state_dict(Captioner.from_pretrained(out).network.state_dict())
+        network.decoder.load_state_dict(Captioner.from_pretrained(out, backend="torch").network.state_dict())
 
     train(
         recipe,

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from deixis.methods.updown.decode import vote_scores
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.network import Decoded, Decoder, DecoderConfig
+from deixis.methods.updown.sample import vote_scores
 
 
 def test_by_hand() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.updown.decode import BOS, EOS, FORBIDDEN, PAD, GenerationConfig, Sentences, greedy, sample
+from deixis.methods.updown.decode import BOS, EOS, FORBIDDEN, PAD, GenerationConfig
 from deixis.methods.updown.losses.self_critical import (
     CriticConfig,
     Images,
@@ -24,6 +24,7 @@ from deixis.methods.updown.losses.self_critical import (
     sentence_logprobs,
 )
 from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.methods.updown.sample import Sampled, greedy, sample
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "updown_training.npz"
 SHORT = GenerationConfig(max_words=3)
@@ -43,10 +44,10 @@ def images_of(count: int, dtype: torch.dtype = torch.float32) -> Images:
     return Images([str(i) for i in range(count)], PaddedRegions(features, torch.ones(count, 3).bool(), boxes, None))
 
 
-def spoken(words: list[list[list[int]]], attention: Tensor | None = None) -> Sentences:
+def spoken(words: list[list[list[int]]], attention: Tensor | None = None) -> Sampled:
     said = torch.tensor(words)
     attention = torch.zeros(*said.shape, 1, 3) if attention is None else attention
-    return Sentences(said, torch.zeros(said.shape), attention, torch.ones(*said.shape, 1).bool())
+    return Sampled(said, torch.zeros(said.shape), attention, torch.ones(*said.shape, 1).bool())
 
 
 def test_the_loss_agrees_with_the_published_code() -> None:
@@ -134,11 +135,11 @@ def test_gradients_are_right(branches: int) -> None:
     assert torch.autograd.gradcheck(run, tuple(decoder.parameters()), fast_mode=True)
 
 
-def long_sentences(images: Images, sentences: Sentences) -> Tensor:
+def long_sentences(images: Images, sentences: Sampled) -> Tensor:
     return (sentences.words != PAD).sum(-1).float()
 
 
-def first_word(images: Images, sentences: Sentences) -> Tensor:
+def first_word(images: Images, sentences: Sampled) -> Tensor:
     """One where the first word is the image's own."""
     own = torch.tensor([4 + int(i) for i in images.ids]).unsqueeze(1)
     return (sentences.words[..., 0] == own).float()

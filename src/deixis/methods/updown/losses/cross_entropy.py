@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from deixis.distributed import total
 from deixis.layers.noise import fold, spread, uniform
-from deixis.methods.updown.decode import vote_scores
 from deixis.methods.updown.network import Decoded, Decoder, Encoded
+from deixis.methods.updown.sample import vote_scores
 
 
 def cross_entropy(

@@ -17,16 +17,9 @@ from torch.nn import functional as F
 
 from deixis.distributed import total
 from deixis.layers.padding import PaddedRegions
-from deixis.methods.updown.decode import (
-    BOS,
-    EOS,
-    PAD,
-    GenerationConfig,
-    Sentences,
-    mean_logprobs,
-    sample,
-)
+from deixis.methods.updown.decode import BOS, EOS, PAD, GenerationConfig
 from deixis.methods.updown.network import Decoder, Encoded
+from deixis.methods.updown.sample import Sampled, mean_logprobs, sample
 from deixis.metrics.cider import CiderD, DocumentFrequencies
 
 
@@ -59,7 +52,7 @@ class Images:
     regions: PaddedRegions
 
 
-Reward = Callable[[Images, Sentences], Tensor]  # [I, S], one number for each sentence
+Reward = Callable[[Images, Sampled], Tensor]  # [I, S], one number for each sentence
 
 
 def self_critical(
@@ -144,7 +137,7 @@ def cider_reward(
     """
     scorer = CiderD(references, frequencies)
 
-    def reward(images: Images, sentences: Sentences) -> Tensor:
+    def reward(images: Images, sentences: Sampled) -> Tensor:
         count, each, _ = sentences.words.shape
         ids = [image for image in images.ids for _ in range(each)]
         scores = scorer.score_ids(sentences.words.flatten(0, 1).cpu().numpy(), ids, end)
@@ -159,7 +152,7 @@ def match_reward(match: Callable[[PaddedRegions, Tensor], Tensor]) -> Reward:
     Words are passed as captions: bos first, and eos last also where a sentence was cut.
     """
 
-    def reward(images: Images, sentences: Sentences) -> Tensor:
+    def reward(images: Images, sentences: Sampled) -> Tensor:
         return match(images.regions, as_captions(sentences.words))
 
     return reward
@@ -173,7 +166,7 @@ def consistency_reward(attend: Callable[[PaddedRegions, Tensor], Tensor], nouns:
     and ``nouns [V]`` marks nouns (:func:`deixis.language.nouns.noun_table`).
     """
 
-    def reward(images: Images, sentences: Sentences) -> Tensor:
+    def reward(images: Images, sentences: Sampled) -> Tensor:
         counted = nouns.to(sentences.words.device)[sentences.words]  # [I, S, T]
         teacher = attend(images.regions, as_captions(sentences.words))[:, :, :-1]
         shared = torch.minimum(sentences.attention.mean(3), teacher).sum(-1)
