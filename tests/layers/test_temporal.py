@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from deixis.layers.padding import pad_regions, temporal_rows
+from deixis.layers.padded import temporal_rows
+from deixis.layers.padding import pad_regions
 from deixis.layers.temporal import TemporalEncoder, segment_mask
 from deixis.types import Regions
 

@@ -26,7 +26,7 @@ MIN_SCORE = 0.001
 
 
 def votes(boxes: Tensor, attention: Tensor, scores: Tensor | None = None) -> Tensor:
-    """Votes ``[..., P, N]`` for each region, as tensors, from the attention of P words or phrases over ``boxes [..., N, 4]``.
+    """Votes ``[..., P, N]`` for each region, from the attention of P words or phrases over ``boxes [..., N, 4]``.
 
     vote(j) = score_j ** SCORE_POWER * sum over i of sqrt(attention_i) * sqrt(IoU(i, j)). The square roots limit the
     weight of the best region and count near misses. ``scores [..., N]`` are those of a detector, if one made the boxes.

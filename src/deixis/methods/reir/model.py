@@ -25,7 +25,7 @@ from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.reir.phrases import name_vectors, pad_phrases
-from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
+from deixis.model_folder import Backend, folder_hash, load_network, load_vocabulary, open_model, write_model
 from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.repool import repooler
@@ -173,7 +173,7 @@ class ReirGrounder:
         write_model(folder, config, self.network, self.vocabulary, extras)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> ReirGrounder:
+    def from_pretrained(cls, folder: str | Path, backend: Backend = "numpy") -> ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
         with open_model(folder, "grounder") as config:
             sizes = ReirConfig.from_json(config["refiner"])

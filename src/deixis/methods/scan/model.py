@@ -25,7 +25,7 @@ from deixis.localize.attention import select_region
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
 from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
-from deixis.model_folder import folder_hash, load_network, load_vocabulary, open_model, write_model
+from deixis.model_folder import Backend, folder_hash, load_network, load_vocabulary, open_model, write_model
 from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
 
@@ -172,7 +172,7 @@ class ScanGrounder:
         write_model(folder, config, self.network, self.vocabulary, extras)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> ScanGrounder:
+    def from_pretrained(cls, folder: str | Path, backend: Backend = "numpy") -> ScanGrounder:
         """Read what :meth:`save_pretrained` wrote."""
         with open_model(folder, "matcher") as config:
             sizes = from_dict(ScanConfig, config["matcher"], BOUNDS)

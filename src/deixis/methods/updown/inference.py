@@ -308,13 +308,14 @@ class ArrayDecoder:
 
     def _heads(self, encoded: Encoded, image: int, query: Array) -> tuple[Array, Array]:
         """Attended features ``[r, hidden]`` and mean attention ``[r, N]`` of multi-head attention (DA Sec. 4.4)."""
-        heads, attended, total = self.config.heads, [], np.float32(0)
+        heads, attended = self.config.heads, []
+        total: Array = np.zeros((len(query), encoded.mask.shape[1]), np.float32)
         parts = (query, encoded.keys[image, :, 0], encoded.regions[image])
         for q, k, v in zip(*(np.array_split(part, heads, -1) for part in parts), strict=True):
             energy = q @ k.T / np.float32(q.shape[-1] ** 0.5)
             alpha = softmax(np.where(encoded.mask[image], energy, -np.inf).astype(np.float32))
             attended.append(alpha @ v)
-            total = total + alpha
+            total += alpha
         return np.concatenate(attended, -1), total / np.float32(heads)
 
     def _of_grid(self, encoded: Encoded, image: int, query: Array) -> Array:
@@ -459,8 +460,8 @@ class TorchDecoder:
         with torch.no_grad():
             values, logprobs, alpha = self.network.step(encoded, self._tensor(words), values, weights)
             some = self._tensor(open_)
-            logits, alpha = logprobs[some].float().cpu().numpy(), alpha[some].float().cpu().numpy()
-        return (values, weights), logits, alpha
+            logits, attention = logprobs[some].float().cpu().numpy(), alpha[some].float().cpu().numpy()
+        return (values, weights), logits, attention
 
     def _tensor(self, values: Array) -> Any:
         import torch
