@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 from PIL import Image
 
@@ -102,7 +103,16 @@ class CheckWork:
         return answer
 
 
-Work = CaptionWork | GroundWork | CheckWork
+class Work(Protocol):
+    """What is done for images: a frozen dataclass that can be pickled."""
+
+    def about(self) -> Json:
+        """Settings that decide the result."""
+        ...
+
+    def load(self) -> Answer:
+        """Load the models; return the function that answers a batch."""
+        ...
 
 
 def open_item(item: Item) -> Opened:
