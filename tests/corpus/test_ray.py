@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ from corpus_works import DieOnce, SizeWork, drive
 from deixis.corpus.options import CorpusOptions, EngineOptions
 from deixis.corpus.parts import Parts
 from deixis.corpus.run import run_corpus
+from deixis.corpus.store import fill_store
 from deixis.errors import DeixisError
+from deixis.vision.fill import build_extractor
+from deixis.vision.store import FeatureStore
 from small_models import save_noise
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'deixis[ray]'")
@@ -97,6 +101,20 @@ def test_a_driver_killed_at_ten_points_gives_the_same_rows(cluster: str, picture
     rows = run(SizeWork(), pictures, tmp_path / "killed", **ACTORS)
     assert rows == plain
     assert max(Counter(row["image"] for row in rows).values()) == 1
+
+
+def test_features_equal_those_of_the_plain_run(cluster: str, pictures: Path, tmp_path: Path) -> None:
+    make = partial(build_extractor, "tiny", "grid", 10, 0, "cpu")
+    for engine in ("local", "ray"):
+        options = EngineOptions(engine=engine, actors=2 if engine == "ray" else 1)  # type: ignore[arg-type]
+        *_, last = fill_store(make, tmp_path / engine, options, [str(pictures)])
+        assert last == (IMAGES, 1)
+    plain, ours = FeatureStore(tmp_path / "local"), FeatureStore(tmp_path / "ray")
+    assert sorted(plain) == sorted(ours)
+    assert plain.skipped() == ours.skipped()
+    for image_id, regions in plain.items():
+        np.testing.assert_array_equal(ours[image_id].boxes, regions.boxes)
+        np.testing.assert_allclose(ours[image_id].features, regions.features, atol=2e-3)
 
 
 def test_errors_of_the_work_reach_the_user(cluster: str, pictures: Path, tmp_path: Path) -> None:

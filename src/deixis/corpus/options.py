@@ -42,7 +42,9 @@ class CorpusOptions(EngineOptions):
         """Whether results are written in parts; raise an error if only other options are given."""
         if self.parts is None and self != CorpusOptions():
             raise UsageError("--engine, --shard and the other options for many images need --parts FOLDER.")
+        if self.parts is None:
+            return False
         if self.part_rows < 1:
             raise UsageError("--part-rows must be at least 1.")
         self.check()
-        return self.parts is not None
+        return True

@@ -62,9 +62,9 @@ class Parts:
         """Complete parts, by name."""
         return sorted(path for path in self.folder.glob(f"part-*.{self.format}"))
 
-    def rows(self) -> Iterator[Json]:
-        """Yield all rows, part by part; parts have no order."""
-        for path in self.files():
+    def rows(self, files: Sequence[Path] | None = None) -> Iterator[Json]:
+        """Yield the rows of all parts or of these, part by part; parts have no order."""
+        for path in self.files() if files is None else files:
             yield from _rows(path)
 
     def write(self, rows: Sequence[Json]) -> None:

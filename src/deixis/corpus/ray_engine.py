@@ -18,7 +18,7 @@ from typing import Any
 from deixis.corpus.names import Names
 from deixis.corpus.options import EngineOptions
 from deixis.corpus.run import answer_items, batched, pending_items
-from deixis.corpus.sources import parse_shard
+from deixis.corpus.sources import Item, parse_shard
 from deixis.corpus.work import Answer, Work
 from deixis.errors import DeixisError, requires_extra
 from deixis.types import Json
@@ -50,7 +50,7 @@ class Actor:
             yield from (_block(some) for some in batched(rows, self.batch))
 
 
-def ray_rows(work: Work, sources: Sequence[str], done: Names, options: EngineOptions) -> Iterator[Json]:
+def ray_rows(work: Work, sources: Sequence[str | Item], done: Names, options: EngineOptions) -> Iterator[Json]:
     """Yield the rows of all images that are not done, in no fixed order."""
     with _cluster(options) as data:
         # Without a pool of its own, Ray would run the listing within the actors.
@@ -76,7 +76,7 @@ def ray_rows(work: Work, sources: Sequence[str], done: Names, options: EngineOpt
 
 
 def _list_blocks(
-    _: Mapping[str, Any], sources: Sequence[str], shard: tuple[int, int], done: Names, size: int
+    _: Mapping[str, Any], sources: Sequence[str | Item], shard: tuple[int, int], done: Names, size: int
 ) -> Iterator[Block]:
     for items in batched(pending_items(sources, shard, done), size):
         yield _block(items)

@@ -31,7 +31,7 @@ class Summary:
     before: int  # images that had a row already
 
 
-def run_corpus(work: Work, sources: Sequence[str], options: CorpusOptions) -> Iterator[Summary]:
+def run_corpus(work: Work, sources: Sequence[str | Item], options: CorpusOptions) -> Iterator[Summary]:
     """Write the rows of all images that have none yet; yield the progress after each part."""
     assert options.parts is not None
     number, count = parse_shard(options.shard)
@@ -43,7 +43,7 @@ def run_corpus(work: Work, sources: Sequence[str], options: CorpusOptions) -> It
 
 
 def write_rows(
-    work: Work, sources: Sequence[str], output: Output, size: int, options: EngineOptions
+    work: Work, sources: Sequence[str | Item], output: Output, size: int, options: EngineOptions
 ) -> Iterator[Summary]:
     """Write the rows that an output lacks, ``size`` at a time; at an interrupt, also those of an incomplete part."""
     names = output.done()
@@ -65,7 +65,7 @@ def write_rows(
     yield Summary(written + len(waiting), errors + _errors(waiting), before)
 
 
-def _rows(work: Work, sources: Sequence[str], done: Names, options: EngineOptions) -> Iterator[Json]:
+def _rows(work: Work, sources: Sequence[str | Item], done: Names, options: EngineOptions) -> Iterator[Json]:
     if options.engine == "ray":
         from deixis.corpus.ray_engine import ray_rows
 
@@ -74,7 +74,7 @@ def _rows(work: Work, sources: Sequence[str], done: Names, options: EngineOption
     return answer_items(work.load(), items, options.batch)
 
 
-def pending_items(sources: Sequence[str], shard: tuple[int, int], done: Names) -> Iterator[Item]:
+def pending_items(sources: Sequence[str | Item], shard: tuple[int, int], done: Names) -> Iterator[Item]:
     """Yield the images of a shard that have no row; one that several sources have, once."""
     listed = Names()
     return (item for item in list_items(sources, shard) if item.image not in done and listed.add(item.image))

@@ -1,4 +1,4 @@
-"""What is done for the images of a corpus: caption, ground or check. Models are loaded once per process."""
+"""What is done for the images of a corpus: caption, ground, check, extract. Models are loaded once per process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deixis.errors import DeixisError
 from deixis.pipelines.caption import CaptionOptions
 from deixis.pipelines.photo import Photo
 from deixis.types import HeatPlace, Json, Place
+from deixis.vision.fill import Make
 
 Opened = tuple[Item, Image.Image | str]
 """An item with its image, or with the reason why there is none."""
@@ -99,6 +100,28 @@ class CheckWork:
             encode_batch(photos, grounder)
             pairs = zip(photos, items, strict=True)
             return [check(photo, self.caption or item.caption, grounder).to_dict() for photo, item in pairs]
+
+        return answer
+
+
+@dataclass(frozen=True)
+class FeaturesWork:
+    """Extract the regions of images; ``make`` builds the extractor."""
+
+    make: Make
+
+    def about(self) -> Json:
+        """Nothing; a store describes its extractor."""
+        return {"verb": "features"}
+
+    def load(self) -> Answer:
+        """Build the extractor."""
+        extractor = self.make()
+
+        def answer(photos: Sequence[Photo], items: Sequence[Item]) -> list[Json]:
+            names = [item.image for item in items]
+            found = extractor.extract_batch([photo.image for photo in photos], names)
+            return [{"image": name, "regions": regions} for name, regions in zip(names, found, strict=True)]
 
         return answer
 
