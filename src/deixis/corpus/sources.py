@@ -24,6 +24,7 @@ from deixis.errors import DeixisError, UsageError, display_name
 from deixis.images import MAX_BYTES, load_image
 from deixis.photographs import SUFFIXES, images_in
 
+GLOB = "*?["
 LISTS = (".txt", ".lst", ".tsv", ".jsonl")
 CAPTIONS = (".txt", ".caption")
 MAX_TEXT = 2**16  # bytes of a caption in a tar shard
@@ -46,18 +47,28 @@ class Item:
     column: str = ""
 
 
-def list_items(sources: Sequence[str], shard: tuple[int, int] = (1, 1)) -> Iterator[Item]:
+def list_items(sources: Sequence[str | Item], shard: tuple[int, int] = (1, 1)) -> Iterator[Item]:
     """Yield the images of all sources; with ``shard`` (i, n), those whose name belongs to part i of n."""
-    number, count = shard
     for source in sources:
-        for item in _items(source):
-            if count == 1 or _bucket(item.image, count) == number - 1:
+        for item in [source] if isinstance(source, Item) else _items(source):
+            if in_shard(item.image, shard):
                 yield item
+
+
+def in_shard(name: str, shard: tuple[int, int]) -> bool:
+    """Return whether an image belongs to part i of n, by a hash of its name."""
+    number, count = shard
+    return count == 1 or int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % count == number - 1
 
 
 def as_source(path: Path) -> str:
     """Return a path as a source; ``Path`` removes one of the two slashes of a URL."""
     return re.sub(r"^([a-z][a-z0-9+.]+):/(?=[^/])", r"\1://", str(path))
+
+
+def is_source(text: str) -> bool:
+    """Return whether this is a file, a glob or a URL, and not a folder or the name of a data set."""
+    return "://" in text or any(letter in text for letter in GLOB) or Path(text).is_file()
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -110,7 +121,7 @@ def _named(item: Item, data: bytes) -> Image.Image:
 
 def _items(source: str) -> Iterator[Item]:
     suffix = PurePosixPath(source).suffix.lower()
-    if any(letter in source for letter in "*?["):
+    if any(letter in source for letter in GLOB):
         places: Iterable[str] = _glob(source)
         yield from (item for place in places for item in _items(place))
     elif source.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
@@ -223,10 +234,6 @@ def _beside(source: str, name: str) -> str:
 
 def _is_image(place: str) -> bool:
     return PurePosixPath(place).suffix.lower() in SUFFIXES
-
-
-def _bucket(name: str, count: int) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % count
 
 
 def _filesystem(url: str) -> tuple[Any, str]:

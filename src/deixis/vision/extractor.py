@@ -12,7 +12,6 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 
 from deixis import boxes as geometry
 from deixis.device import CPU
@@ -26,10 +25,11 @@ from deixis.vision.frames import join_frames
 from deixis.vision.grid_extractor import VERSION as GRID_VERSION
 from deixis.vision.grid_extractor import GridExtractor, merge_labels, variant_of
 from deixis.vision.offline import offline
-from deixis.vision.pixels import Picture, as_array, resized
-from deixis.vision.proposals import Proposals, Proposer
+from deixis.vision.pixels import Picture, as_array, as_rgb, resized, same_shape
+from deixis.vision.proposals import Proposals, Proposer, TransformersDetector
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
+from deixis.vision.proposals.base import propose_batch
 from deixis.vision.roi import roi_mean
 
 VERSION = 1
@@ -71,6 +71,8 @@ class RegionExtractor:
     def _parts(self) -> tuple[Backbone, Proposer]:
         backbone, proposer = self._given or build_parts(self.description)
         backbone.to(self.device)
+        if isinstance(proposer, TransformersDetector):
+            proposer = replace(proposer, device=str(self.device))
         return backbone, proposer
 
     @cached_property
@@ -97,10 +99,11 @@ class RegionExtractor:
         return self._parts[1]
 
     def to(self, device: torch.device) -> Self:
-        """Move the backbone; proposals stay on the CPU, and regions are returned on the CPU."""
+        """Move the backbone and detectors of transformers; other proposals and the regions are on the CPU."""
         self.device = device
         if "_parts" in vars(self):  # version 2 always runs on the CPU
-            self.backbone.to(device)
+            self._given = self._parts
+            del self._parts
         return self
 
     @property
@@ -125,30 +128,56 @@ class RegionExtractor:
         """Return ``{"name", "description"}``, as model folders and stores keep it."""
         return {"name": self.name, "description": self.description}
 
-    @torch.inference_mode()
     def extract(self, image: Picture, boxes: npt.ArrayLike | None = None, image_id: str = "") -> Regions:
         """Return the regions of one photograph; ``boxes [N, 4]`` (original pixels) replace the proposals."""
+        if boxes is None:
+            return self.extract_batch([image], [image_id])[0]
         if self.version2 is not None:
             return replace(self.version2.extract(image, boxes, image_id), extractor=self.name)
-        if isinstance(image, Image.Image) and image.mode != "RGB":
-            image = image.convert("RGB")
-        pixels = as_array(image)
-        height, width = pixels.shape[:2]
-        found: Proposals | None = None
-        if boxes is None:
-            found = self.proposer.propose(pixels, image_id)
-            places = found.boxes
-        else:
-            places = geometry.as_boxes(boxes).astype(np.float32)
-        size = self.backbone.input_size(width, height)
-        maps = self.backbone.feature_map(torch.from_numpy(resized(image, size))[None])
-        scale = np.tile(np.divide(size, (width, height)), 2)
-        cells = in_cells(geometry.clip(places, width, height) * scale, maps)
+        return self._pooled([as_rgb(image)], [geometry.as_boxes(boxes).astype(np.float32)], [None])[0]
+
+    def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
+        """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
+        if self.version2 is not None:
+            return [replace(each, extractor=self.name) for each in self.version2.extract_batch(images, image_ids)]
+        given = [as_rgb(image) for image in images]
+        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
+        return self._pooled(given, [each.boxes for each in found], found)
+
+    @torch.inference_mode()
+    def _pooled(
+        self,
+        images: Sequence[Picture],
+        places: Sequence[npt.NDArray[np.float32]],
+        found: Sequence[Proposals | None],
+    ) -> list[Regions]:
+        """Pool the features of boxes ``places`` in the backbone's maps."""
+        whole = [as_array(image).shape[1::-1] for image in images]
+        sizes = [self.backbone.input_size(*size) for size in whole]
+        made: dict[int, Regions] = {}
+        for rows in same_shape(sizes):
+            batch = np.stack([resized(images[row], sizes[row]) for row in rows])
+            maps = self.backbone.feature_map(torch.from_numpy(batch))
+            for place, row in enumerate(rows):
+                one = replace(maps, values=maps.values[place : place + 1])
+                made[row] = self._of_map(one, sizes[row], whole[row], places[row], found[row])
+        return [made[row] for row in range(len(images))]
+
+    def _of_map(
+        self,
+        maps: FeatureMap,
+        size: tuple[int, int],
+        whole: tuple[int, int],
+        places: npt.NDArray[np.float32],
+        found: Proposals | None,
+    ) -> Regions:
+        """Return the regions of a photograph of ``whole`` pixels from its map, of an input of ``size`` pixels."""
+        cells = in_cells(geometry.clip(places, *whole) * np.tile(np.divide(size, whole), 2), maps)
         features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)).to(maps.values.device))
         return Regions(
             boxes=places,
             features=_half(features),
-            size=(width, height),
+            size=whole,
             scores=None if found is None else found.scores,
             labels=self._labels(features, None if found is None else found.labels),
             grid=grid_of(maps, size, self.grid) if self.grid else None,
