@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from deixis.layers.padded import RegionArrays, pad_arrays, pad_ids
+from deixis.layers.padded import RegionArrays, VideoArrays, pad_arrays, pad_ids
 from deixis.types import Regions
 
 
@@ -48,11 +49,12 @@ def pad_regions(regions: Sequence[Regions]) -> PaddedRegions:
 def as_tensors(padded: RegionArrays) -> PaddedRegions:
     """Make tensors of padded arrays; they share the memory."""
     video = padded.video
-    parts = {name: torch.from_numpy(part) for name, part in vars(padded).items() if isinstance(part, np.ndarray)}
-    given = None
-    if video is not None:
-        given = PaddedVideo(**{name: torch.from_numpy(part) for name, part in vars(video).items()})
-    return PaddedRegions(**{"grid": None, **parts}, video=given)
+    parts: dict[str, Any] = {"grid": None, **_tensors(padded)}
+    return PaddedRegions(**parts, video=None if video is None else PaddedVideo(**_tensors(video)))
+
+
+def _tensors(padded: RegionArrays | VideoArrays) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(part) for name, part in vars(padded).items() if isinstance(part, np.ndarray)}
 
 
 def pad_ragged(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Tensor:

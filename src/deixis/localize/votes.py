@@ -7,16 +7,13 @@ the regions that it overlaps with; the region with the most votes is usually the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from deixis import boxes as geometry
+from deixis.localize.box_regression import paired_iou
 from deixis.types import Regions
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SCORE_POWER = 0.1
 """Power of a detector's score in the votes. Small: attention selects the object, the score prefers whole objects."""
@@ -25,20 +22,16 @@ MIN_SCORE = 0.001
 """Smallest detector score that counts; lower scores are raised to it."""
 
 
+@torch.no_grad()
 def votes(boxes: Tensor, attention: Tensor, scores: Tensor | None = None) -> Tensor:
     """Votes ``[..., P, N]`` for each region, from the attention of P words or phrases over ``boxes [..., N, 4]``.
 
     vote(j) = score_j ** SCORE_POWER * sum over i of sqrt(attention_i) * sqrt(IoU(i, j)). The square roots limit the
     weight of the best region and count near misses. ``scores [..., N]`` are those of a detector, if one made the boxes.
     """
-    import torch
-
-    from deixis.localize.box_regression import paired_iou
-
-    with torch.no_grad():
-        overlap = paired_iou(boxes.unsqueeze(-2), boxes.unsqueeze(-3))  # [..., N, N]
-        total = attention.sqrt() @ overlap.sqrt()
-        return total if scores is None else total * (scores.clamp_min(MIN_SCORE) ** SCORE_POWER).unsqueeze(-2)
+    overlap = paired_iou(boxes.unsqueeze(-2), boxes.unsqueeze(-3))  # [..., N, N]
+    total = attention.sqrt() @ overlap.sqrt()
+    return total if scores is None else total * (scores.clamp_min(MIN_SCORE) ** SCORE_POWER).unsqueeze(-2)
 
 
 def vote_region(regions: Regions, attention: npt.NDArray[np.floating], detector: bool = False) -> int:
@@ -46,7 +39,6 @@ def vote_region(regions: Regions, attention: npt.NDArray[np.floating], detector:
     boxes = np.asarray(regions.boxes, dtype=np.float64)
     if regions.frames is not None:  # shifted apart, so that regions of different frames do not overlap
         boxes = boxes + regions.frames[:, None] * np.array([2.0 * regions.size[0], 0, 2.0 * regions.size[0], 0])
-    total = np.sqrt(np.asarray(attention, dtype=np.float64)) @ np.sqrt(geometry.iou(boxes, boxes))
-    if detector:
-        total *= np.maximum(np.asarray(regions.scores, dtype=np.float64), MIN_SCORE) ** SCORE_POWER
-    return int(total.argmax())
+    scores = torch.from_numpy(np.asarray(regions.scores, dtype=np.float64)) if detector else None
+    weights = torch.from_numpy(np.asarray(attention, dtype=np.float64))
+    return int(votes(torch.from_numpy(boxes), weights[None], scores)[0].argmax())
