@@ -428,7 +428,7 @@ def save(tagger: Tagger, file: Path) -> None:
         "labels": tagger.labels,
         "lemmas": [f"{tag}\t{end}\t{remove}\t{add}" for (tag, end), (remove, add) in sorted(tagger.lemmas.items())],
     }
-    arrays = {name: np.frombuffer("\n".join(lines).encode(), np.uint8) for name, lines in texts.items()}
+    arrays = {f"text.{name}": np.frombuffer("\n".join(lines).encode(), np.uint8) for name, lines in texts.items()}
     for name, weights in tagger.weights.items():
         arrays |= integers(name, weights)
     np.savez_compressed(file, **arrays)

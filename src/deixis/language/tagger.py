@@ -61,7 +61,7 @@ class Tagger:
         """Read a file of ``tools/train_tagger.py``."""
         with np.load(path, allow_pickle=False) as stored:
             arrays = dict(stored)
-        texts = {name: arrays.pop(name).tobytes().decode("utf-8").split("\n") for name in _TEXTS}
+        texts = {name: arrays.pop(f"text.{name}").tobytes().decode("utf-8").split("\n") for name in _TEXTS}
         weights = {
             name: (array.astype(np.float32) * arrays[f"{name}.scale"].astype(np.float32))
             if array.dtype == np.int8
@@ -104,7 +104,7 @@ class Tagger:
         for start in range(-1, len(word) + 1):  # the whole word is "^word"; then its ends, the longest first
             suffix = f"^{word}" if start < 0 else word[start:]
             rule = self.lemmas.get((tag, suffix))
-            if rule is not None and len(word) > rule[0]:
+            if rule is not None and (len(word) > rule[0] or rule[1]):  # no lemma is empty
                 return word[: len(word) - rule[0]] + rule[1]
         return word
 
