@@ -104,7 +104,7 @@ def measure_variant(jobs: list[Job], make: Callable[[], GridExtractor], folder: 
         times.append(time.process_time())
         proposals = extractor.proposer.propose(pixels, job.image_id)
         times.append(time.process_time())
-        maps = extractor.backbone.maps(image)
+        maps = extractor.backbone.maps([image])[0]
         times.append(time.process_time())
         repool(maps.grids, proposals.boxes, image.size)
         times.append(time.process_time())

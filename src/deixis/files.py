@@ -173,9 +173,10 @@ def remove_partial(folder: Path) -> None:
             leftover.unlink()
 
 
-def lock(path: Path) -> IO[bytes] | None:
+def lock(path: Path, shared: bool = False) -> IO[bytes] | None:
     """Return the open lock file, or None while another process holds it.
 
+    Several processes may hold a ``shared`` lock, while none holds the other kind; Windows has no shared locks.
     Closing the file releases the lock. The system releases it when the process ends, also when it is killed.
     """
     file = path.open("ab")
@@ -183,11 +184,12 @@ def lock(path: Path) -> IO[bytes] | None:
         if sys.platform == "win32":
             import msvcrt
 
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            if not shared:
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         file.close()
         return None

@@ -75,6 +75,37 @@ def test_a_folder_without_a_usable_image_is_an_error(tmp_path: Path, capsys: pyt
     assert "None of the 1 images could be used" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_shards_and_sources_give_the_store_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = tmp_path / "photos"
+    images.mkdir()
+    for number in range(6):
+        photo(number).save(images / f"{number}.png")
+    (images / "text.png").write_bytes(b"not an image")
+    options = [*OPTIONS, "--batch", "4", "--processes", "1", "--json"]
+    assert cli.run(["features", str(images), "-o", str(tmp_path / "whole"), *options]) == 0
+    for part in ("1/2", "2/2"):
+        assert cli.run(["features", str(images), "-o", str(tmp_path / "parts"), *options, "--shard", part]) == 0
+    listed = tmp_path / "list.txt"
+    listed.write_text("".join(f"photos/{path.name}\n" for path in sorted(images.iterdir())))
+    capsys.readouterr()
+    for added in (6, 0):  # the second run has nothing to do
+        assert cli.run(["features", str(listed), "-o", str(tmp_path / "listed"), *options]) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["images"], summary["added"], set(summary["skipped"])) == (6, added, {"photos/text.png"})
+    whole, parts, rows = (FeatureStore(tmp_path / name) for name in ("whole", "parts", "listed"))
+    assert sorted(whole) == sorted(parts)
+    assert set(whole.skipped()) == set(parts.skipped()) == {"text.png"}
+    for image_id, regions in whole.items():
+        for other in (parts[image_id], rows[f"photos/{image_id}"]):
+            np.testing.assert_array_equal(other.boxes, regions.boxes)
+            np.testing.assert_allclose(other.features, regions.features, atol=2e-3)
+    assert cli.run(["features", str(listed), "-o", str(tmp_path / "other"), "--split", "val", *OPTIONS]) == 2
+    assert "--split" in capsys.readouterr().err
+    assert cli.run(["features", str(images), "-o", str(tmp_path / "other"), "--actors", "2", *OPTIONS]) == 2
+    assert "--engine ray" in capsys.readouterr().err
+
+
 INTERRUPTED = """
 import os, signal, sys
 from deixis import cli

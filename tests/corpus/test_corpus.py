@@ -5,48 +5,26 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import tarfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from corpus_works import SizeWork
 from deixis import DeixisError
 from deixis.corpus.options import CorpusOptions
 from deixis.corpus.parts import Parts
 from deixis.corpus.run import run_corpus
 from deixis.corpus.sources import Item, as_source, list_items, load_item, parse_shard
-from deixis.corpus.work import Answer, CaptionWork, answer_all, open_item
+from deixis.corpus.work import CaptionWork, answer_all, open_item
 from deixis.errors import UsageError
 from deixis.pipelines.photo import Photo
 from deixis.types import Json
 from small_models import noise, save_noise
-
-
-@dataclass(frozen=True)
-class SizeWork:
-    """Work without a model: the size of each image. The process dies before image ``die``."""
-
-    die: str = ""
-
-    def about(self) -> Json:
-        return {"verb": "size"}
-
-    def load(self) -> Answer:
-        def answer(photos: Sequence[Photo], items: Sequence[Item]) -> list[Json]:
-            if any(item.image == self.die for item in items):
-                os.kill(os.getpid(), signal.SIGKILL)
-            return [
-                {"image": photo.name, "width": photo.image.width, "caption": item.caption}
-                for photo, item in zip(photos, items, strict=True)
-            ]
-
-        return answer
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from deixis.types import Labels, Regions
 from deixis.vision.backbone import EfficientNetLite, FeatureMap, Tiny
 from deixis.vision.bulk import Job, Workers, outcome_of
 from deixis.vision.extractor import RegionExtractor, default_extractor, extractor_name, named_extractor
+from deixis.vision.grid_extractor import describe
 from deixis.vision.proposals import Proposals
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -259,6 +260,44 @@ class Nameless(Tiny):
     """A backbone without classes."""
 
     classes = ()
+
+
+BATCHED = {
+    **EXTRACTORS,
+    "lite2": lambda: named_extractor("efficientnet-lite2@96", "coco-ssd", 20, grid=2),
+    "v2": lambda: RegionExtractor(describe("v2"), grid=2),
+    "v2-detector": lambda: RegionExtractor(describe("v2-detector")),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_a_batch_has_the_regions_of_single_photographs(name: str) -> None:
+    extractor = BATCHED[name]()
+    photos = [photo(0), photo(1, 40, 60), photo(2).convert("L"), photo(3, 90, 30), photo(4)]
+    together = extractor.extract_batch(photos, [""] * len(photos))
+    for image, regions in zip(photos, together, strict=True):
+        alone = extractor.extract(image)
+        np.testing.assert_array_equal(regions.boxes, alone.boxes)
+        np.testing.assert_allclose(regions.features, alone.features, rtol=2e-3, atol=2e-3)  # of float16
+        assert regions.size == image.size
+        assert regions.grid is None or alone.grid is not None
+        if regions.grid is not None and alone.grid is not None:
+            np.testing.assert_allclose(regions.grid, alone.grid, rtol=2e-3, atol=2e-3)
+        if regions.labels is not None and alone.labels is not None:
+            np.testing.assert_allclose(regions.labels.probs, alone.labels.probs, atol=2e-3)
+
+
+def test_a_batch_is_one_pass_of_the_backbone_for_each_input_size() -> None:
+    passes: list[int] = []
+
+    class Counting(Tiny):
+        def feature_map(self, pixels: torch.Tensor) -> FeatureMap:
+            passes.append(len(pixels))
+            return super().feature_map(pixels)
+
+    extractor = RegionExtractor.of(Counting(), Quarters())
+    extractor.extract_batch([photo(0), photo(1, 40, 60), photo(2), photo(3)], [""] * 4)
+    assert passes == [3, 1]
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)

@@ -59,12 +59,12 @@ def test_what_failed_is_pending_again_only_when_its_file_has_changed(tmp_path: P
         assert pending_jobs(jobs, writer) == []
         (tmp_path / "bad.png").write_bytes(b"another file")
         assert pending_jobs(jobs, writer) == [jobs[0]]
-    found = report_fill(tmp_path / "store", jobs, 1, 2.04)
+    found = report_fill(tmp_path / "store", [job.image_id for job in jobs], 1, 2.04)
     assert (found.images, found.added, found.seconds, found.extractor) == (1, 1, 2.0, "tiny")
     assert found.skipped["bad.png"] == "bad.png is bad."
     assert "half precision" in found.skipped["infinite.png"]
     with pytest.raises(DeixisError, match=r"None of the 1 images could be used\. The first error: bad\.png is bad\."):
-        report_fill(tmp_path / "store", jobs[:1], 0, 0.0)
+        report_fill(tmp_path / "store", [jobs[0].image_id], 0, 0.0)
 
 
 def test_a_damaged_store_is_reported(tmp_path: Path) -> None:

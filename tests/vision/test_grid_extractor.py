@@ -54,7 +54,7 @@ def test_the_exported_network_agrees_with_torch() -> None:
     image, backbone = photo(), EfficientNetLite(LONG_SIDE)
     pixels = torch.from_numpy(resized(image, input_size(120, 80)))[None]
     expected = backbone.feature_map(pixels).values[0].permute(1, 2, 0).numpy()
-    head = Lite2().maps(image).head
+    head = Lite2().maps([image])[0].head
     found = head.scale * (head.values.astype(np.float32) - head.zero)
     assert found.shape == expected.shape
     # 8 bits for weights and activations: correlated to .95 and with the same mean to 5 per cent

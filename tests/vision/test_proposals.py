@@ -217,7 +217,7 @@ def test_anchors_are_decoded_as_opencv_decodes_them():
     import cv2
 
     image = scene()
-    boxes, probs = coco_ssd._run(image)
+    [(boxes, probs)] = coco_ssd._run([image])
     net = coco_ssd._network()._net
     net.setInput(cv2.dnn.blobFromImage(image, size=(300, 300)))
     strongest = net.forward()[0, 0, 0]  # image, class, score, x1, y1, x2, y2
@@ -427,6 +427,29 @@ def test_detectors_that_look_for_phrases(tiny, kind):
         ask(tiny / kind)
 
 
+@pytest.mark.parametrize(("kind", "text"), [("detr", ()), ("owlvit", ("a dog", "a cat")), ("dino", ("a dog", "cat"))])
+def test_a_batch_has_the_boxes_of_single_images(tiny, kind, text):
+    detector = detectors.TransformersDetector(tiny / kind, text)
+    images = [scene(60, 120), scene(), scene(60, 120)[::-1].copy()]
+    for found, image in zip(detector.propose_batch(images), images, strict=True):
+        alone = detector.propose(image)
+        np.testing.assert_allclose(found.boxes, alone.boxes, atol=1e-3)
+        np.testing.assert_allclose(found.scores, alone.scores, atol=1e-5)
+
+
+def test_a_detector_computes_on_the_device_of_the_extractor(tiny):
+    import torch
+
+    from deixis.vision.backbone import Tiny
+    from deixis.vision.extractor import RegionExtractor
+
+    detector = detectors.TransformersDetector(tiny / "detr")
+    extractor = RegionExtractor.of(Tiny(), detector).to(torch.device("meta"))
+    assert extractor.proposer.device == "meta"
+    assert next(detectors._transformers_model(tiny / "detr", "meta").parameters()).device.type == "meta"
+    assert extractor.proposer.describe() == detector.describe()
+
+
 def test_owlv2_boxes_are_shares_of_the_padded_square(tiny):
     tall = scene(60, 120)
     pixels, frame = detectors._pixels(detectors._processor(tiny / "owlv2"), tall, square=True)
@@ -441,7 +464,9 @@ def test_each_phrase_of_grounding_dino_has_the_score_of_its_best_word(tiny):
     import torch
 
     image = scene()
-    _, probs, _ = detectors._run_transformers(tiny / "dino", ("a dog", "cat"), image)
+    [(_, probs, _)] = detectors._run_transformers(
+        detectors.TransformersDetector(tiny / "dino", ("a dog", "cat")), [image]
+    )
     pixels, _ = detectors._pixels(detectors._processor(tiny / "dino"), image, square=False)
     ids = torch.tensor([[2, 5, 6, 4, 7, 4, 3]])  # [CLS] a dog . cat . [SEP]
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
@@ -451,7 +476,7 @@ def test_each_phrase_of_grounding_dino_has_the_score_of_its_best_word(tiny):
     np.testing.assert_allclose(probs[:, 0], words[:, 1:3].max(dim=1).values, rtol=1e-5)
     np.testing.assert_allclose(probs[:, 1], words[:, 4], rtol=1e-5)
     with pytest.raises(DeixisError, match="must not contain a full stop"):
-        detectors._run_transformers(tiny / "dino", ("a dog.",), image)
+        detectors._run_transformers(detectors.TransformersDetector(tiny / "dino", ("a dog.",)), [image])
 
 
 def test_a_detector_with_classes_of_its_own_takes_no_phrases(tiny):

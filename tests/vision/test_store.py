@@ -191,6 +191,29 @@ def test_two_writers_at_once_are_refused(tmp_path: Path) -> None:
         assert again.image_ids == {"a"}
 
 
+def test_writers_of_different_parts_share_a_store(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, CONTENTS, part=(1, 2)) as one, StoreWriter(tmp_path, CONTENTS, part=(2, 2)) as two:
+        one.add("a", make_regions(1))
+        two.add("b", make_regions(2))
+        one.skip("bad", "no picture")
+        two.skip("worse", "no file")
+        for part in ((1, 1), (2, 2)):  # the whole store, and a part that is being written
+            with pytest.raises(DeixisError, match="another process is writing"):
+                StoreWriter(tmp_path, CONTENTS, part=part)
+    store = FeatureStore(tmp_path)
+    assert sorted(store) == ["a", "b"]
+    assert {image_id: entry["reason"] for image_id, entry in store.skipped().items()} == {
+        "bad": "no picture",
+        "worse": "no file",
+    }
+    with StoreWriter(tmp_path, CONTENTS) as whole:
+        assert whole.image_ids == {"a", "b"}
+        whole.add("bad", make_regions(3))
+        with pytest.raises(DeixisError, match="another process is writing"):
+            StoreWriter(tmp_path, CONTENTS, part=(1, 2))
+    assert set(FeatureStore(tmp_path).skipped()) == {"worse"}
+
+
 def test_another_extractor_may_not_add(tmp_path: Path) -> None:
     fill(tmp_path, range(2))
     other = Contents("tiny+grid-99999999", {**CONTENTS.description, "backbone": {"name": "tiny", "seed": 1}})

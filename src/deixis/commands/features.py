@@ -29,6 +29,8 @@ from deixis.commands.console import (
     terminable,
     track,
 )
+from deixis.corpus.options import EngineOptions
+from deixis.corpus.sources import as_source, in_shard, parse_shard
 from deixis.errors import UsageError
 from deixis.vision import fill
 from deixis.vision.bulk import Job, Workers, available_cores
@@ -37,6 +39,7 @@ from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
 
 IMPORT = ImportOptions()
+ENGINE = EngineOptions()
 LISTED = 20  # skipped images that are printed; skipped.json in the store has all
 
 
@@ -60,6 +63,7 @@ def features(
     verify: Switch = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    engine: tyro.conf.OmitArgPrefixes[EngineOptions] = ENGINE,
 ) -> int:
     """Extract region features of images into a feature store, or import published features with --from.
 
@@ -70,7 +74,8 @@ def features(
     deixis features --from path/to/gvd/flickr30k --layout gvd -o flickr30k.store
 
     Args:
-        directory: a data set (see deixis data check) or a folder of images, searched with its subfolders.
+        directory: a data set (see deixis data check) or a folder of images, searched with its subfolders. Also a glob,
+            list file, parquet file, tar shard or URL (see docs/scale.md).
         out: the store to create or extend.
         source: file or folder of published features, instead of DIR; see docs/features.md.
         layout: layout of the files of --from.
@@ -95,12 +100,41 @@ def features(
             bar, note = partial(track, console=console), partial(console.print, markup=False)
             report = import_features(source, layout, out, published, image_map, limit, bar, note)
         return _finish(report, verify, as_json, console)
-    with console.status(f"listing the images of {directory}"):
-        jobs = fill.find_jobs(directory, split)[:limit]
+    engine.check()
     make = fill.maker(extractor, backbone, proposals, boxes, grid, maps, device)
     started = time.monotonic()
-    added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), console)
-    return _finish(fill.report_fill(out, jobs, added, time.monotonic() - started), verify, as_json, console)
+    if directory.is_dir():
+        with console.status(f"listing the images of {directory}"):
+            shard = parse_shard(engine.shard)
+            jobs = [job for job in fill.find_jobs(directory, split)[:limit] if in_shard(job.image_id, shard)]
+        if engine.engine == "ray" or (extractor == "v1" and fill.on_gpu(device)):
+            added = _fill_rows(make, out, engine, console, jobs=jobs)
+        else:
+            added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), engine, console)
+    else:
+        if split is not None or limit is not None:
+            raise UsageError("--split and --limit are for a data set or a folder. Leave them out.")
+        jobs, added = None, _fill_rows(make, out, engine, console, sources=[as_source(directory)])
+    wanted = None if jobs is None else [job.image_id for job in jobs]
+    return _finish(fill.report_fill(out, wanted, added, time.monotonic() - started), verify, as_json, console)
+
+
+def _fill_rows(
+    make: fill.Make,
+    out: Path,
+    engine: EngineOptions,
+    console: Console,
+    sources: Sequence[str] = (),
+    jobs: Sequence[Job] | None = None,
+) -> int:
+    """Extract with one model for a device, or in actors of Ray; return the number of images added."""
+    from deixis.corpus.store import fill_store
+
+    added = 0
+    with terminable():
+        for added, errors in fill_store(make, out, engine, sources, jobs):
+            console.print(f"{added:,} images, {errors:,} errors")
+    return added
 
 
 def _finish(report: fill.FillReport, verify: bool, as_json: bool, console: Console) -> int:
@@ -115,12 +149,14 @@ def _finish(report: fill.FillReport, verify: bool, as_json: bool, console: Conso
     return 0
 
 
-def _fill(jobs: Sequence[Job], make: fill.Make, out: Path, processes: int, console: Console) -> int:
+def _fill(
+    jobs: Sequence[Job], make: fill.Make, out: Path, processes: int, engine: EngineOptions, console: Console
+) -> int:
     """Extract what the store lacks and return the number of images added."""
     with terminable():
         with console.status(f"starting {processes} worker process{'es' if processes > 1 else ''}"):
-            workers = Workers(make, processes)
-        with workers, StoreWriter(out, workers.contents) as writer:
+            workers = Workers(make, processes, engine.batch)
+        with workers, StoreWriter(out, workers.contents, part=parse_shard(engine.shard)) as writer:
             left = fill.pending_jobs(jobs, writer)
             if len(left) < len(jobs):
                 console.print(f"{len(jobs) - len(left):,} of {len(jobs):,} images are already done.")

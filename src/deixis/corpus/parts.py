@@ -11,15 +11,28 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from deixis.corpus.names import Names
 from deixis.differences import differences
 from deixis.errors import DeixisError, display_name
-from deixis.files import encode_text, json_text, make_folder, remove_partial, write_atomic
+from deixis.files import TMP_PREFIX, encode_text, json_text, make_folder, remove_partial, write_atomic
 from deixis.types import Json
 
 Format = Literal["jsonl", "parquet"]
 ABOUT = "corpus.json"
+
+
+class Output(Protocol):
+    """Where rows of images are kept."""
+
+    def done(self) -> Names:
+        """Names of the images that have a row."""
+        ...
+
+    def write(self, rows: Sequence[Json]) -> None:
+        """Write rows that have "image" and a result or an "error"."""
+        ...
 
 
 class Parts:
@@ -36,22 +49,22 @@ class Parts:
                     f"{display_name(folder)} has results with other settings: {', '.join(differing)}. "
                     "Use the same options, or choose another folder."
                 )
-        elif any(folder.iterdir()):
+        elif any(not path.name.startswith((TMP_PREFIX, "shard-")) for path in folder.iterdir()):
             raise DeixisError(f"{display_name(folder)} has other files. Choose an empty folder for the parts.")
         else:
             write_atomic(folder / ABOUT, json.dumps(about, indent=1) + "\n")
 
-    def done(self) -> set[str]:
+    def done(self) -> Names:
         """Names of the images that have a row."""
-        return {image for path in self.files() for image in _images(path)}
+        return Names(image for path in self.files() for image in _images(path))
 
     def files(self) -> list[Path]:
         """Complete parts, by name."""
         return sorted(path for path in self.folder.glob(f"part-*.{self.format}"))
 
-    def rows(self) -> Iterator[Json]:
-        """Yield all rows, part by part; parts have no order."""
-        for path in self.files():
+    def rows(self, files: Sequence[Path] | None = None) -> Iterator[Json]:
+        """Yield the rows of all parts or of these, part by part; parts have no order."""
+        for path in self.files() if files is None else files:
             yield from _rows(path)
 
     def write(self, rows: Sequence[Json]) -> None:

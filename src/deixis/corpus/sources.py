@@ -46,13 +46,18 @@ class Item:
     column: str = ""
 
 
-def list_items(sources: Sequence[str], shard: tuple[int, int] = (1, 1)) -> Iterator[Item]:
+def list_items(sources: Sequence[str | Item], shard: tuple[int, int] = (1, 1)) -> Iterator[Item]:
     """Yield the images of all sources; with ``shard`` (i, n), those whose name belongs to part i of n."""
-    number, count = shard
     for source in sources:
-        for item in _items(source):
-            if count == 1 or _bucket(item.image, count) == number - 1:
+        for item in [source] if isinstance(source, Item) else _items(source):
+            if in_shard(item.image, shard):
                 yield item
+
+
+def in_shard(name: str, shard: tuple[int, int]) -> bool:
+    """Return whether an image belongs to part i of n, by a hash of its name."""
+    number, count = shard
+    return count == 1 or int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % count == number - 1
 
 
 def as_source(path: Path) -> str:
@@ -223,10 +228,6 @@ def _beside(source: str, name: str) -> str:
 
 def _is_image(place: str) -> bool:
     return PurePosixPath(place).suffix.lower() in SUFFIXES
-
-
-def _bucket(name: str, count: int) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % count
 
 
 def _filesystem(url: str) -> tuple[Any, str]:

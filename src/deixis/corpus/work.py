@@ -1,9 +1,10 @@
-"""What is done for the images of a corpus: caption, ground or check. Models are loaded once per process."""
+"""What is done for the images of a corpus: caption, ground, check, extract. Models are loaded once per process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 from PIL import Image
 
@@ -12,6 +13,7 @@ from deixis.errors import DeixisError
 from deixis.pipelines.caption import CaptionOptions
 from deixis.pipelines.photo import Photo
 from deixis.types import HeatPlace, Json, Place
+from deixis.vision.fill import Make
 
 Opened = tuple[Item, Image.Image | str]
 """An item with its image, or with the reason why there is none."""
@@ -102,7 +104,38 @@ class CheckWork:
         return answer
 
 
-Work = CaptionWork | GroundWork | CheckWork
+@dataclass(frozen=True)
+class FeaturesWork:
+    """Extract the regions of images; ``make`` builds the extractor."""
+
+    make: Make
+
+    def about(self) -> Json:
+        """Nothing; a store describes its extractor."""
+        return {"verb": "features"}
+
+    def load(self) -> Answer:
+        """Build the extractor."""
+        extractor = self.make()
+
+        def answer(photos: Sequence[Photo], items: Sequence[Item]) -> list[Json]:
+            names = [item.image for item in items]
+            found = extractor.extract_batch([photo.image for photo in photos], names)
+            return [{"image": name, "regions": regions} for name, regions in zip(names, found, strict=True)]
+
+        return answer
+
+
+class Work(Protocol):
+    """What is done for images: a frozen dataclass that can be pickled."""
+
+    def about(self) -> Json:
+        """Settings that decide the result."""
+        ...
+
+    def load(self) -> Answer:
+        """Load the models; return the function that answers a batch."""
+        ...
 
 
 def open_item(item: Item) -> Opened:

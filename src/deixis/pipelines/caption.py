@@ -16,7 +16,7 @@ from deixis.pipelines.clip import Clip
 from deixis.pipelines.ground import along_time
 from deixis.pipelines.information_gain import information_gains
 from deixis.pipelines.models import Models, PhraseGrounder
-from deixis.pipelines.photo import Photo, encode_batch, parse_batch
+from deixis.pipelines.photo import Photo, encode_batch, extract_batch, parse_batch
 from deixis.pipelines.place import PlaceOption, check_option, default_place, place
 from deixis.pipelines.rerank import rank, rerank
 from deixis.pipelines.results import BY_FRAMES, CaptionResult, Warning
@@ -133,8 +133,7 @@ def finish(photo: Photo, chosen: Candidate, gain: float, models: Models, options
 
 def prepare(photos: Sequence[Photo], models: Models, options: CaptionOptions) -> None:
     """Extract missing regions, and encode all photographs with the grounder in one pass."""
-    for photo in photos:
-        photo.regions(models.extractor)
+    extract_batch(photos, models.extractor)
     if models.grounder is not None and (reranks(models, options) or options.place not in ("attention", "vote")):
         encode_batch(photos, models.grounder)
 

@@ -65,11 +65,14 @@ class Photo:
 
     def regions(self, extractor: RegionExtractor) -> Regions:
         """Return the regions by this extractor."""
+        if not self.has_regions(extractor):
+            self._regions[extractor.name] = extractor.extract(self.image, image_id=self.name)
+        return self._regions[extractor.name]
+
+    def has_regions(self, extractor: RegionExtractor) -> bool:
+        """Return whether the regions by this extractor are there."""
         found = self._regions.get(extractor.name)
-        if found is None or not extractor.accepts(found):
-            found = extractor.extract(self.image, image_id=self.name)
-            self._regions[extractor.name] = found
-        return found
+        return found is not None and extractor.accepts(found)
 
     def classes(self, extractor: RegionExtractor, side: int) -> npt.NDArray[np.floating]:
         """Return the class probabilities of the whole photograph, by the extractor's classifier at this size."""
@@ -97,12 +100,23 @@ class Photo:
         return [parsed.lemmas[head] for head in heads if head is not None and parsed.nouns[head]]
 
 
+def extract_batch(photos: Sequence[Photo], extractor: RegionExtractor) -> None:
+    """Extract the regions that photographs lack, in one pass of the networks; clips have passes of their own."""
+    new = [photo for photo in photos if type(photo) is Photo and not photo.has_regions(extractor)]
+    if len(new) > 1:
+        found = extractor.extract_batch([photo.image for photo in new], [photo.name for photo in new])
+        for photo, regions in zip(new, found, strict=True):
+            photo._regions[extractor.name] = regions
+
+
 def encode_batch(photos: Sequence[Photo], grounder: PhraseGrounder) -> None:
     """Encode photographs that are not encoded yet, in one pass of the grounder."""
     new = [photo for photo in photos if id(grounder) not in photo._encoded]
     if not new:
         return
     extractor = grounder.extractor
+    if extractor is not None:
+        extract_batch(new, extractor)
     inputs = [photo.image if extractor is None else photo.regions(extractor) for photo in new]
     for photo, encoded in zip(new, grounder.encode(inputs), strict=True):
         photo._encoded[id(grounder)] = encoded

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Extractor = RegionExtractor | GridExtractor
 
 AHEAD = 2
-"""Jobs of a worker at a time: one in progress and one queued."""
+"""Batches of a worker at a time: one in progress and one queued."""
 ATTEMPTS = 2
 """Attempts of a job whose worker died, for example because the system had no memory."""
 
@@ -79,15 +79,19 @@ class Outcome:
     reason: str = ""
 
 
+Attempt = tuple[Job, int]
+"""A job and the number of its attempt, from 1."""
+
+
 class Workers:
     """Worker processes with one extractor each; ``make`` is picklable and runs in the workers.
 
     ``contents`` describes the extractor; ``deaths`` lists the causes of death of replaced workers. Only the workers
-    import the extractor, and torch only if it needs torch.
+    import the extractor, and torch only if it needs torch. ``batch`` images pass its networks together.
     """
 
-    def __init__(self, make: Callable[[], Extractor], processes: int) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Extractor], processes: int, batch: int = 1) -> None:
+        self._make, self._batch = make, batch
         self._members: list[_Member] = []
         self.deaths: list[str] = []
         try:
@@ -103,9 +107,9 @@ class Workers:
         waiting = deque((job, 1) for job in jobs)  # with the number of the attempt
         while True:
             for member in self._members:
-                while waiting and len(member.jobs) < AHEAD:
-                    member.give(*waiting.popleft())
-            busy = [member for member in self._members if member.jobs]
+                while waiting and len(member.batches) < AHEAD:
+                    member.give(self._next_batch(waiting))
+            busy = [member for member in self._members if member.batches]
             if not busy:
                 return
             ready = wait([member.connection for member in busy])
@@ -113,22 +117,30 @@ class Workers:
                 if member.connection not in ready:
                     continue
                 try:
-                    outcome = member.take()
+                    outcomes = member.take()
                 except (EOFError, OSError):
                     yield from self._replace(member, waiting)
                 else:
-                    yield outcome
+                    yield from outcomes
 
-    def _replace(self, member: _Member, waiting: deque[tuple[Job, int]]) -> Iterator[Outcome]:
+    def _next_batch(self, waiting: deque[Attempt]) -> list[Attempt]:
+        """Take a batch; a job whose worker died is alone in its batch."""
+        batch = [waiting.popleft()]
+        while waiting and len(batch) < self._batch and batch[0][1] == waiting[0][1] == 1:
+            batch.append(waiting.popleft())
+        return batch
+
+    def _replace(self, member: _Member, waiting: deque[Attempt]) -> Iterator[Outcome]:
         """Replace a dead worker; jobs that it had not begun return to the front of the queue."""
         cause = member.cause_of_death()
         self.deaths.append(cause)
-        (job, attempt), *rest = member.jobs
-        waiting.extendleft(reversed(rest))
-        if attempt < ATTEMPTS:
-            waiting.appendleft((job, attempt + 1))
-        else:
-            yield Outcome(job, reason=f"its worker process died {ATTEMPTS} times ({cause})")
+        begun, *rest = member.batches
+        waiting.extendleft(reversed([each for batch in rest for each in batch]))
+        for job, attempt in reversed(begun):
+            if attempt < ATTEMPTS:
+                waiting.appendleft((job, attempt + 1))
+            else:
+                yield Outcome(job, reason=f"its worker process died {ATTEMPTS} times ({cause})")
         self._members.remove(member)
         self._members.append(_Member(self._make))
         self._members[-1].read_contents()
@@ -156,7 +168,7 @@ class _Member:
         self.process: BaseProcess = context.Process(target=_work, args=(other, make), daemon=True)
         self.process.start()
         other.close()
-        self.jobs: deque[tuple[Job, int]] = deque()
+        self.batches: deque[list[Attempt]] = deque()
 
     def read_contents(self) -> Contents:
         """Return the description of the extractor; raise the worker's error if it has none."""
@@ -171,16 +183,15 @@ class _Member:
         assert isinstance(answer, Contents)
         return answer
 
-    def give(self, job: Job, attempt: int) -> None:
-        self.jobs.append((job, attempt))
-        with suppress(OSError):  # the worker died: take() detects it, and the job is repeated
-            self.connection.send(job)
+    def give(self, batch: list[Attempt]) -> None:
+        self.batches.append(batch)
+        with suppress(OSError):  # the worker died: take() detects it, and the jobs are repeated
+            self.connection.send([job for job, _ in batch])
 
-    def take(self) -> Outcome:
-        outcome = self.connection.recv()
-        assert isinstance(outcome, Outcome)
-        self.jobs.popleft()
-        return outcome
+    def take(self) -> list[Outcome]:
+        outcomes: list[Outcome] = self.connection.recv()
+        self.batches.popleft()
+        return outcomes
 
     def cause_of_death(self) -> str:
         self.process.join(5)
@@ -211,14 +222,29 @@ def _work(connection: Connection, make: Callable[[], Extractor]) -> None:
         return
     if "torch" in sys.modules:  # only some extractors need it
         sys.modules["torch"].set_num_threads(1)
-    settings = {"grid": extractor.grid} | ({"maps": True} if getattr(extractor, "maps", False) else {})
-    connection.send(Contents(extractor.name, extractor.description, settings))
+    connection.send(contents_of(extractor))
     while True:
         try:
-            job: Job = connection.recv()
-            connection.send(outcome_of(extractor, job))
+            jobs: list[Job] = connection.recv()
+            connection.send(outcomes_of(extractor, jobs))
         except (EOFError, OSError):
             return
+
+
+def contents_of(extractor: Extractor) -> Contents:
+    """Return what a store says about its extractor."""
+    settings = {"grid": extractor.grid} | ({"maps": True} if getattr(extractor, "maps", False) else {})
+    return Contents(extractor.name, extractor.description, settings)
+
+
+def outcomes_of(extractor: Extractor, jobs: Sequence[Job]) -> list[Outcome]:
+    """Extract the regions of several jobs, those of image files together; if one fails, one after the other."""
+    if len(jobs) > 1 and all(job.paths and job.sample is None for job in jobs):
+        with suppress(Exception):  # an image that cannot be read: outcome_of names it
+            images = [load_image(job.paths[0]) for job in jobs]
+            found = extractor.extract_batch(images, [job.image_id for job in jobs])
+            return [Outcome(job, regions) for job, regions in zip(jobs, found, strict=True)]
+    return [outcome_of(extractor, job) for job in jobs]
 
 
 def outcome_of(extractor: Extractor, job: Job) -> Outcome:

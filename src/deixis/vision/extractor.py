@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
+from deixis import boxes as geometry
 from deixis.errors import DeixisError
 from deixis.types import Json, Regions, require_extractor
 from deixis.vision.classes import imagenet_classes
@@ -19,10 +20,11 @@ from deixis.vision.frames import join_frames
 from deixis.vision.grid_extractor import VERSION as GRID_VERSION
 from deixis.vision.grid_extractor import GridExtractor, variant_of
 from deixis.vision.offline import offline
-from deixis.vision.pixels import Picture
-from deixis.vision.proposals import Proposer
+from deixis.vision.pixels import Picture, as_array, as_rgb
+from deixis.vision.proposals import Proposals, Proposer, TransformersDetector
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
+from deixis.vision.proposals.base import propose_batch
 
 if TYPE_CHECKING:  # version 2 needs no torch
     import torch
@@ -71,6 +73,8 @@ class RegionExtractor:
 
         backbone, proposer = self._given or build_parts(self.description)
         backbone.to(torch.device(self.device))
+        if isinstance(proposer, TransformersDetector):
+            proposer = replace(proposer, device=str(self.device))
         return backbone, proposer
 
     @cached_property
@@ -97,10 +101,11 @@ class RegionExtractor:
         return self._parts[1]
 
     def to(self, device: torch.device) -> Self:
-        """Move the backbone; proposals stay on the CPU, and regions are returned on the CPU."""
+        """Move the backbone and detectors of transformers; other proposals and the regions are on the CPU."""
         self.device = device
         if "_parts" in vars(self):  # version 2 always runs on the CPU
-            self.backbone.to(device)
+            self._given = self._parts
+            del self._parts
         return self
 
     @property
@@ -127,12 +132,31 @@ class RegionExtractor:
 
     def extract(self, image: Picture, boxes: npt.ArrayLike | None = None, image_id: str = "") -> Regions:
         """Return the regions of one photograph; ``boxes [N, 4]`` (original pixels) replace the proposals."""
+        if boxes is None:
+            return self.extract_batch([image], [image_id])[0]
         if self.version2 is not None:
             return replace(self.version2.extract(image, boxes, image_id), extractor=self.name)
-        from deixis.vision.map_extractor import extract_regions
+        return self._pooled([as_rgb(image)], [geometry.as_boxes(boxes).astype(np.float32)], [None])[0]
 
-        found = extract_regions(*self._parts, image, boxes, image_id, self.grid, self.top)
-        return replace(found, extractor=self.name)
+    def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
+        """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
+        if self.version2 is not None:
+            return [replace(each, extractor=self.name) for each in self.version2.extract_batch(images, image_ids)]
+        given = [as_rgb(image) for image in images]
+        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
+        return self._pooled(given, [each.boxes for each in found], found)
+
+    def _pooled(
+        self,
+        images: Sequence[Picture],
+        places: Sequence[npt.NDArray[np.float32]],
+        found: Sequence[Proposals | None],
+    ) -> list[Regions]:
+        """Pool the features of boxes ``places`` in the backbone's maps."""
+        from deixis.vision.map_extractor import pool_regions
+
+        pooled = pool_regions(self.backbone, images, places, found, self.grid, self.top)
+        return [replace(each, extractor=self.name) for each in pooled]
 
     @property
     def has_imagenet_classes(self) -> bool:

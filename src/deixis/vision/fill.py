@@ -96,6 +96,15 @@ def maker(extractor: str, backbone: str, proposals: str, boxes: int, grid: int, 
     return partial(build_variant, extractor, grid, maps)
 
 
+def on_gpu(device: str) -> bool:
+    """Return whether the networks run on a GPU, where one process with large batches is fastest."""
+    if device == "cpu":
+        return False
+    from deixis.device import choose
+
+    return choose(device).type != "cpu"
+
+
 def pending_jobs(jobs: Sequence[Job], writer: StoreWriter) -> list[Job]:
     """List jobs that are not in the store; failed ones only if their file has changed."""
     return [job for job in jobs if job.image_id not in writer.image_ids and not _failed_before(job, writer)]
@@ -111,7 +120,7 @@ def store_outcomes(outcomes: Iterable[Outcome], writer: StoreWriter) -> Iterator
             except DeixisError as error:
                 reason = str(error)
         if reason:
-            writer.skip(outcome.job.image_id, reason, _stamp(outcome.job))
+            writer.skip(outcome.job.image_id, reason, stamp(outcome.job))
         yield outcome
 
 
@@ -128,14 +137,15 @@ class FillReport:
     seconds: float
 
 
-def report_fill(out: Path, jobs: Sequence[Job], added: int, seconds: float) -> FillReport:
-    """Summarise a store after filling; raises if none of the images could be used."""
+def report_fill(out: Path, image_ids: Sequence[str] | None, added: int, seconds: float) -> FillReport:
+    """Summarise a store after filling; raises if none of the images asked for (None: of any) could be used."""
     store = FeatureStore(out)
-    reasons = store.skipped()
-    skipped = {job.image_id: str(reasons[job.image_id]["reason"]) for job in jobs if job.image_id in reasons}
-    if jobs and not any(job.image_id in store for job in jobs):
+    reasons = {image_id: str(entry["reason"]) for image_id, entry in store.skipped().items()}
+    wanted = [*store, *reasons] if image_ids is None else image_ids
+    skipped = {image_id: reasons[image_id] for image_id in wanted if image_id in reasons}
+    if wanted and not any(image_id in store for image_id in wanted):
         first = next(iter(skipped.values()))
-        raise DeixisError(f"None of the {len(jobs):,} images could be used. The first error: {first}")
+        raise DeixisError(f"None of the {len(wanted):,} images could be used. The first error: {first}")
     return FillReport(str(out), store.extractor, len(store), added, skipped, store.bytes, round(seconds, 1))
 
 
@@ -150,10 +160,10 @@ def verify_store(out: Path) -> None:
 
 def _failed_before(job: Job, writer: StoreWriter) -> bool:
     entry = writer.skipped.get(job.image_id)
-    return entry is not None and {key: value for key, value in entry.items() if key != "reason"} == _stamp(job)
+    return entry is not None and {key: value for key, value in entry.items() if key != "reason"} == stamp(job)
 
 
-def _stamp(job: Job) -> Json:
+def stamp(job: Job) -> Json:
     """Size and modification time of the first file, to detect changes; empty if there is no file."""
     try:
         found = job.paths[0].stat()

@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from deixis import boxes as geometry
 from deixis.types import ByteGrid, Json, Labels, Regions
@@ -19,8 +18,9 @@ from deixis.vision import pooling
 from deixis.vision.descriptions import extractor_name
 from deixis.vision.frames import join_frames
 from deixis.vision.lite2 import Lite2, Maps
-from deixis.vision.pixels import Picture, as_array
+from deixis.vision.pixels import Picture, as_array, as_rgb
 from deixis.vision.proposals import CocoSsdAndParts, Proposals, Proposer, fast_search
+from deixis.vision.proposals.base import propose_batch
 
 VERSION = 2
 """Version in descriptions; the numbers of a version do not change."""
@@ -53,17 +53,20 @@ class GridExtractor:
 
         Given boxes have no classes of the detector.
         """
-        if isinstance(image, Image.Image) and image.mode != "RGB":
-            image = image.convert("RGB")
-        pixels = as_array(image)
-        height, width = pixels.shape[:2]
-        found: Proposals | None = None
         if boxes is None:
-            found = self.proposer.propose(pixels, image_id)
-            places = found.boxes
-        else:
-            places = geometry.as_boxes(boxes).astype(np.float32)
-        maps = self.backbone.maps(image)
+            return self.extract_batch([image], [image_id])[0]
+        rgb = as_rgb(image)
+        return self._regions(rgb, geometry.as_boxes(boxes).astype(np.float32), self.backbone.maps([rgb])[0], None)
+
+    def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
+        """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
+        given = [as_rgb(image) for image in images]
+        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
+        maps = self.backbone.maps(given)
+        return [self._regions(image, of.boxes, each, of) for image, of, each in zip(given, found, maps, strict=True)]
+
+    def _regions(self, image: Picture, places: npt.NDArray[np.float32], maps: Maps, found: Proposals | None) -> Regions:
+        height, width = as_array(image).shape[:2]
         return Regions(
             boxes=places,
             features=self._features(maps, places, (width, height), found),

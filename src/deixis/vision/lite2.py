@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +18,7 @@ from safetensors.numpy import load
 from deixis.types import ByteGrid, Json
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.networks import OnnxNetwork, read_compressed, softmax
-from deixis.vision.pixels import Picture, resized, scaled
+from deixis.vision.pixels import Picture, resized, same_shape, scaled
 
 NAME = "efficientnet-lite2-int8"
 NETWORK, NETWORK_SHA256 = "lite2-int8.onnx.xz", "e8ae0e0efc1294bdd66c452b94254a7a011f3b41c5c80a23415fc69ae61cbb8d"
@@ -46,15 +47,19 @@ class Lite2:
         self._network, (self._weight, self._bias) = _network(), _classifier()
         self._scales = {name: json.loads(self._network.metadata[name]) for name in self._network.outputs}
 
-    def maps(self, image: Picture) -> Maps:
-        """Compute the grids of an RGB image."""
-        height, width = np.asarray(image).shape[:2]
-        outputs = self._network.run(as_input(resized(image, input_size(width, height))))
-        grids = {
-            name: ByteGrid(np.ascontiguousarray(values[0].transpose(1, 2, 0)), *self._scales[name])
-            for name, values in zip(self._network.outputs, outputs, strict=True)
-        }
-        return Maps(tuple(grids[name] for name in GRIDS), grids["head"])
+    def maps(self, images: Sequence[Picture]) -> list[Maps]:
+        """Compute the grids of RGB images; those of one input size pass the network together."""
+        sizes = [input_size(*np.asarray(image).shape[1::-1]) for image in images]
+        found: dict[int, Maps] = {}
+        for rows in same_shape(sizes):
+            outputs = self._network.run(np.concatenate([as_input(resized(images[row], sizes[row])) for row in rows]))
+            for place, row in enumerate(rows):
+                grids = {
+                    name: ByteGrid(np.ascontiguousarray(values[place].transpose(1, 2, 0)), *self._scales[name])
+                    for name, values in zip(self._network.outputs, outputs, strict=True)
+                }
+                found[row] = Maps(tuple(grids[name] for name in GRIDS), grids["head"])
+        return [found[row] for row in range(len(images))]
 
     def classify(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         """ImageNet probabilities ``[N, 1000]`` of means ``[N, 1280]`` of the head."""

@@ -4,55 +4,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 
 from deixis import boxes as geometry
 from deixis.types import Labels, Regions
 from deixis.vision.backbone import Backbone, FeatureMap
 from deixis.vision.grid_extractor import merge_labels
-from deixis.vision.pixels import Picture, as_array, resized
-from deixis.vision.proposals import Proposals, Proposer
+from deixis.vision.pixels import Picture, as_array, resized, same_shape
+from deixis.vision.proposals import Proposals
 from deixis.vision.roi import roi_mean
 
 
 @torch.inference_mode()
-def extract_regions(
+def pool_regions(
     backbone: Backbone,
-    proposer: Proposer,
-    image: Picture,
-    boxes: npt.ArrayLike | None,
-    image_id: str,
+    images: Sequence[Picture],
+    places: Sequence[npt.NDArray[np.float32]],
+    found: Sequence[Proposals | None],
     grid: int,
     top: int,
-) -> Regions:
-    """Return the regions of one photograph; see :meth:`deixis.vision.extractor.RegionExtractor.extract`."""
-    if isinstance(image, Image.Image) and image.mode != "RGB":
-        image = image.convert("RGB")
-    pixels = as_array(image)
-    height, width = pixels.shape[:2]
-    found: Proposals | None = None
-    if boxes is None:
-        found = proposer.propose(pixels, image_id)
-        places = found.boxes
-    else:
-        places = geometry.as_boxes(boxes).astype(np.float32)
-    size = backbone.input_size(width, height)
-    maps = backbone.feature_map(torch.from_numpy(resized(image, size))[None])
-    scale = np.tile(np.divide(size, (width, height)), 2)
-    cells = in_cells(geometry.clip(places, width, height) * scale, maps)
-    features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)).to(maps.values.device))
-    return Regions(
-        boxes=places,
-        features=_half(features),
-        size=(width, height),
-        scores=None if found is None else found.scores,
-        labels=_labels(backbone, features, None if found is None else found.labels, top),
-        grid=grid_of(maps, size, grid) if grid else None,
-    )
+) -> list[Regions]:
+    """Pool the features of boxes ``places`` of RGB images in the backbone's maps; images of one size share a pass."""
+    whole = [as_array(image).shape[1::-1] for image in images]
+    sizes = [backbone.input_size(*size) for size in whole]
+    made: dict[int, Regions] = {}
+    for rows in same_shape(sizes):
+        batch = np.stack([resized(images[row], sizes[row]) for row in rows])
+        maps = backbone.feature_map(torch.from_numpy(batch))
+        for place, row in enumerate(rows):
+            one = replace(maps, values=maps.values[place : place + 1])
+            cells = in_cells(
+                geometry.clip(places[row], *whole[row]) * np.tile(np.divide(sizes[row], whole[row]), 2), one
+            )
+            features = roi_mean(one.values[0], torch.from_numpy(cells.astype(np.float32)).to(one.values.device))
+            proposed = found[row]
+            made[row] = Regions(
+                boxes=places[row],
+                features=_half(features),
+                size=whole[row],
+                scores=None if proposed is None else proposed.scores,
+                labels=_labels(backbone, features, None if proposed is None else proposed.labels, top),
+                grid=grid_of(one, sizes[row], grid) if grid else None,
+            )
+    return [made[row] for row in range(len(images))]
 
 
 @torch.inference_mode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
@@ -15,6 +17,11 @@ def as_array(image: Picture) -> npt.NDArray[np.uint8]:
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
         raise ValueError(f"an image must be [H, W, 3] uint8 RGB, not {array.shape} {array.dtype}")
     return array
+
+
+def as_rgb(image: Picture) -> Picture:
+    """Convert an image of another mode to RGB."""
+    return image.convert("RGB") if isinstance(image, Image.Image) and image.mode != "RGB" else image
 
 
 def resized(image: Picture, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
@@ -34,3 +41,11 @@ def scaled(width: int, height: int, long_side: int, multiple: int) -> tuple[int,
         max(multiple, round(width * scale / multiple) * multiple),
         max(multiple, round(height * scale / multiple) * multiple),
     )
+
+
+def same_shape(shapes: Iterable[tuple[int, ...]]) -> list[list[int]]:
+    """Indices of equal shapes, shape by shape: what a network can compute in one pass."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index, shape in enumerate(shapes):
+        groups.setdefault(shape, []).append(index)
+    return list(groups.values())

@@ -1,11 +1,13 @@
 """Feature store: regions of many images on disk by image id, in half precision and memory-mapped.
 
 A store is a folder. ``store.json`` describes the extractor of the regions. Each ``shard-NUMBER-HASH.safetensors`` has
-the regions of some images; HASH is the hash of its content. ``skipped.json`` lists the images that could not be read.
+the regions of some images; HASH is the hash of its content. ``skipped.json`` lists the images that could not be read,
+and ``skipped-I-of-N.json`` those of a run with part I of N of the images.
 ``head.safetensors`` has the class head of the detector, where the source of the features has one.
 
 There is no index besides the shards. A shard is written to a temporary file, flushed to disk and renamed, so a writer
-that is killed leaves no partial shard. A writer holds a lock; readers need none.
+that is killed leaves no partial shard. A writer holds a lock; readers need none. Writers of different parts of the
+images may write to one store at the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from safetensors.numpy import save
 
 from deixis.differences import differences
 from deixis.errors import DeixisError
-from deixis.files import lock, remove_partial, write_atomic
+from deixis.files import TMP_PREFIX, lock, remove_partial, write_atomic
 from deixis.types import ByteGrid, Json, Labels, Regions, require_extractor
 from deixis.vision.head import ClassHead
 
@@ -107,7 +109,8 @@ class FeatureStore(Mapping[str, Regions]):
 
     def skipped(self) -> dict[str, Json]:
         """Images that could not be read: image id -> reason, file size and modification time."""
-        return read_skipped(self.path)
+        listed = [read_skipped(file) for file in sorted(self.path.glob("skipped*.json"))]
+        return {image_id: entry for part in listed for image_id, entry in part.items() if image_id not in self}
 
     def __getitem__(self, image_id: str) -> Regions:
         number, row = self._places[image_id]
@@ -159,33 +162,46 @@ class FeatureStore(Mapping[str, Regions]):
 class StoreWriter:
     """Writer that creates a store or adds images to an existing one.
 
-    It is a context manager; at its end, also after an exception, all added images are on disk.
+    It is a context manager; at its end, also after an exception, all added images are on disk. ``part`` (i, n) is that
+    of a run with part i of n of the images.
     """
 
-    def __init__(self, path: str | Path, contents: Contents, images_per_shard: int = IMAGES_PER_SHARD) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        contents: Contents,
+        images_per_shard: int = IMAGES_PER_SHARD,
+        part: tuple[int, int] = (1, 1),
+    ) -> None:
         self.path, self.contents, self.images_per_shard = Path(path), contents, images_per_shard
+        self._part = "" if part[1] == 1 else f"-{part[0]}-of-{part[1]}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.path)
+            self._lock = _lock(self.path, self._part)
         except OSError as error:
             raise DeixisError(f"{self.path} cannot be written ({error.strerror}). Choose another folder.") from None
         try:
             self._begin()
         except BaseException:
-            self._lock.close()
+            self._unlock()
             raise
 
+    def _unlock(self) -> None:
+        for file in self._lock:
+            file.close()
+
     def _begin(self) -> None:
-        remove_partial(self.path)
+        if not self._part:
+            remove_partial(self.path)
         if (self.path / "store.json").exists():
             _refuse_other(self.path, read_contents(self.path), self.contents)
-        elif any(entry.name != "lock" for entry in self.path.iterdir()):
+        elif any(not entry.name.startswith(("lock", TMP_PREFIX)) for entry in self.path.iterdir()):
             raise DeixisError(f"{self.path} has other files and is not a feature store. Choose a new or empty folder.")
         else:
             write_atomic(self.path / "store.json", json.dumps(self.contents.to_json(), indent=1))
         shards = _shards(self.path)
         self.image_ids = {image_id for shard in shards for image_id in _image_ids(shard)}
-        self.skipped = read_skipped(self.path)
+        self.skipped = read_skipped(self._skipped_file)
         self._next = 1 + max((int(shard.name[6:12]) for shard in shards), default=-1)
         self._waiting: dict[str, Regions] = {}
         self._skipped_changed = False
@@ -227,7 +243,7 @@ class StoreWriter:
     def flush(self) -> None:
         """Write all added images to disk."""
         if self._skipped_changed:
-            write_atomic(self.path / "skipped.json", json.dumps(self.skipped, indent=1, sort_keys=True))
+            write_atomic(self._skipped_file, json.dumps(self.skipped, indent=1, sort_keys=True))
             self._skipped_changed = False
         if self._waiting:
             data = _encode(self._waiting)
@@ -238,11 +254,15 @@ class StoreWriter:
 
     def close(self) -> None:
         """Flush and release the lock."""
-        if not self._lock.closed:
+        if not self._lock[0].closed:
             try:
                 self.flush()
             finally:
-                self._lock.close()
+                self._unlock()
+
+    @property
+    def _skipped_file(self) -> Path:
+        return self.path / f"skipped{self._part}.json"
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -269,9 +289,8 @@ def read_contents(path: Path) -> Contents:
         raise DeixisError(f"{file} cannot be read ({error!r}). Run deixis features again.") from None
 
 
-def read_skipped(path: Path) -> dict[str, Json]:
-    """Read ``skipped.json`` of a store."""
-    file = path / "skipped.json"
+def read_skipped(file: Path) -> dict[str, Json]:
+    """Read a ``skipped.json`` of a store."""
     if not file.exists():
         return {}
     try:
@@ -398,12 +417,15 @@ def _temporal(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> npt.NDArray[n
 # Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def _lock(path: Path) -> IO[bytes]:
-    """Open and lock the lock file of a store."""
-    file = lock(path / "lock")
-    if file is None:
+def _lock(path: Path, part: str) -> list[IO[bytes]]:
+    """Open and lock the lock files of a store; a writer of a part shares that of the whole store."""
+    files = [lock(path / "lock", shared=bool(part)), lock(path / f"lock{part}") if part else None]
+    held = [file for file in files if file is not None]
+    if len(held) < 1 + bool(part):
+        for file in held:
+            file.close()
         raise DeixisError(f"another process is writing to {path}. Wait for it, or choose another store.")
-    return file
+    return held
 
 
 def _refuse_other(path: Path, found: Contents, wanted: Contents) -> None:

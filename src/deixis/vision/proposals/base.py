@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -47,6 +48,14 @@ class Proposer(Protocol):
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON, with ``name``, ``limit`` and ``supervision``; they determine the boxes."""
         ...
+
+
+def propose_batch(proposer: Proposer, images: Sequence[Image], image_ids: Sequence[str]) -> list[Proposals]:
+    """Return the proposals of several images; a detector with ``propose_batch`` computes them in one pass."""
+    together: Callable[[Sequence[Image]], list[Proposals]] | None = getattr(proposer, "propose_batch", None)
+    if together is not None:
+        return together(images)
+    return [proposer.propose(image, image_id) for image, image_id in zip(images, image_ids, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

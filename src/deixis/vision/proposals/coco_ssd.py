@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,10 @@ SIDE = 300  # input of the network in pixels; the image is stretched to this squ
 OUTPUTS = ("BoxEncodingPredictor/concat", "ClassPredictor/concat/sigmoid", "PriorBox/concat")
 
 
+Anchors = tuple[npt.NDArray[np.floating], npt.NDArray[np.float32]]
+"""Boxes of one image and their class probabilities."""
+
+
 @dataclass(frozen=True)
 class CocoSsd:
     """Boxes of the detector of any class, reduced to ``limit`` different boxes.
@@ -45,18 +50,26 @@ class CocoSsd:
 
         The order is that of the selection: a box far from all others can precede a more probable one that overlaps.
         """
-        boxes, probs = self.detect(image)
-        chosen, _ = cover(boxes, probs.max(axis=1), self.limit - 1, self.ramp, whole_image(image))
-        return finish(_classified(boxes[chosen], probs[chosen], self.top), image, self.limit)
+        return self.propose_batch([image])[0]
 
-    def detect(self, image: Image) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.float32]]:
-        """Return the best anchors: boxes ``[N, 4]`` inside the image and class probabilities ``[N, 90]``."""
-        height, width = image.shape[:2]
-        shares, probs = _run(image)
-        strong = np.argsort(-probs.max(axis=1), kind="stable")[: self.anchors]
-        boxes = geometry.clip(geometry.from_normalised(shares[strong], width, height), width, height)
-        inside = geometry.area(boxes) > 0
-        return boxes[inside], probs[strong][inside]
+    def propose_batch(self, images: Sequence[Image]) -> list[Proposals]:
+        """Propose boxes of several images, in one pass of the network."""
+        found = []
+        for image, (boxes, probs) in zip(images, self.detect(images), strict=True):
+            chosen, _ = cover(boxes, probs.max(axis=1), self.limit - 1, self.ramp, whole_image(image))
+            found.append(finish(_classified(boxes[chosen], probs[chosen], self.top), image, self.limit))
+        return found
+
+    def detect(self, images: Sequence[Image]) -> list[Anchors]:
+        """Return the best anchors of each image: boxes ``[N, 4]`` inside it and class probabilities ``[N, 90]``."""
+        found = []
+        for image, (shares, probs) in zip(images, _run(images), strict=True):
+            height, width = image.shape[:2]
+            strong = np.argsort(-probs.max(axis=1), kind="stable")[: self.anchors]
+            boxes = geometry.clip(geometry.from_normalised(shares[strong], width, height), width, height)
+            inside = geometry.area(boxes) > 0
+            found.append((boxes[inside], probs[strong][inside]))
+        return found
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON."""
@@ -75,7 +88,7 @@ class CocoSsdAndSearch:
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
         """Propose at most ``limit`` boxes, the whole image first; searched boxes have no class and score 0."""
-        seen, probs = CocoSsd(anchors=self.anchors).detect(image)
+        [(seen, probs)] = CocoSsd(anchors=self.anchors).detect([image])
         grouped = SelectiveSearch().search(image)
         scores, weights = probs.max(axis=1), SelectiveSearch().weigh(grouped, image)
         boxes = np.concatenate([seen, grouped])
@@ -97,14 +110,17 @@ def _classified(boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.float32],
     return Found(boxes, found[:, 0], CLASSES, np.where(found > 0, best, -1), found)
 
 
-def _run(image: Image) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Normalised boxes ``[1917, 4]`` and class probabilities ``[1917, 90]`` of every anchor."""
+def _run(images: Sequence[Image]) -> list[Anchors]:
+    """Normalised boxes ``[1917, 4]`` and class probabilities ``[1917, 90]`` of every anchor, of each image."""
     import cv2
 
-    moves, probs, priors = _network().run(cv2.dnn.blobFromImage(image, size=(SIDE, SIDE)))
+    moves, probs, priors = _network().run(cv2.dnn.blobFromImages(list(images), size=(SIDE, SIDE)))
     anchors, variances = priors.reshape(2, -1, 4)
-    moves = moves.reshape(-1, 4) * variances
-    return geometry.apply_deltas(anchors, moves).astype(np.float32), probs.reshape(len(moves), -1)[:, 1:]
+    moves = moves.reshape(len(images), -1, 4) * variances
+    probs = probs.reshape(*moves.shape[:2], -1)[:, :, 1:]
+    return [
+        (geometry.apply_deltas(anchors, each).astype(np.float32), of) for each, of in zip(moves, probs, strict=True)
+    ]
 
 
 @functools.lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from deixis import boxes as geometry
 from deixis.data.coco import CLASSES
 from deixis.errors import DeixisError
+from deixis.vision.pixels import same_shape
 from deixis.vision.proposals.base import Found, Image, Proposals, finish
 
 OVERLAP = 0.7  # IoU of non-maximum suppression; OWL finds many boxes for each object
@@ -42,12 +43,21 @@ class TransformersDetector:
     folder: Path
     text: tuple[str, ...] = ()
     limit: int = 100
+    device: str = "cpu"
 
     def propose(self, image: Image, image_id: str = "") -> Proposals:
         """Propose at most ``limit`` boxes with their classes or phrases, the whole image first."""
-        shares, probs, classes = _run_transformers(self.folder, self.text, image)
-        height, width = image.shape[:2]
-        return finish(_suppressed(geometry.from_normalised(shares, width, height), probs, classes), image, self.limit)
+        return self.propose_batch([image])[0]
+
+    def propose_batch(self, images: Sequence[Image]) -> list[Proposals]:
+        """Propose boxes of several images; those of one input size pass the network together."""
+        found = []
+        for image, answer in zip(images, _run_transformers(self, images), strict=True):
+            shares, probs, classes = answer
+            height, width = image.shape[:2]
+            boxes = geometry.from_normalised(shares, width, height)
+            found.append(finish(_suppressed(boxes, probs, classes), image, self.limit))
+        return found
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON, with the checksum of the weights."""
@@ -120,48 +130,70 @@ def _checksum(*paths: Path) -> str:
 # transformers -----------------------------------------------------------------------------------------------------
 
 
-def _run_transformers(folder: Path, text: tuple[str, ...], image: Image) -> Answer:
+def _run_transformers(detector: TransformersDetector, images: Sequence[Image]) -> list[Answer]:
     import torch
 
-    model = _transformers_model(folder)
-    kind = str(model.config.model_type)
+    model = _transformers_model(detector.folder, detector.device)
+    kind, text = str(model.config.model_type), detector.text
     if (kind in OPEN_VOCABULARY) != bool(text):
         need = "needs phrases: transformers:FOLDER:a dog,a red ball" if kind in OPEN_VOCABULARY else "takes no phrases"
-        raise DeixisError(f"the detector in {folder} ({kind}) {need}.")
-    pixels, frame = _pixels(_processor(folder), image, square=kind == "owlv2")
-    inputs: dict[str, Any] = {"pixel_values": torch.from_numpy(pixels)[None]}
+        raise DeixisError(f"the detector in {detector.folder} ({kind}) {need}.")
+    settings = _processor(detector.folder)
+    inputs = [_pixels(settings, image, square=kind == "owlv2") for image in images]
+    answers: dict[int, Answer] = {}
+    for rows in same_shape([pixels.shape for pixels, _ in inputs]):
+        batch = torch.from_numpy(np.stack([inputs[row][0] for row in rows])).to(detector.device)
+        outputs = _run(model, detector, batch)
+        for place, row in enumerate(rows):
+            shares = _corners(outputs.pred_boxes[place], inputs[row][1])
+            answers[row] = shares, *_probabilities(model, detector, outputs.logits[place])
+    return [answers[row] for row in range(len(images))]
+
+
+def _run(model: Any, detector: TransformersDetector, pixels: Any) -> Any:
+    """Boxes and logits of images ``[B, 3, h, w]``, on the CPU."""
+    import torch
+
+    kind, inputs = str(model.config.model_type), {"pixel_values": pixels}
+    if kind in OPEN_VOCABULARY:
+        tokens = dict(_tokens(detector.folder, detector.text, kind, model))
+        # OWL takes all phrases of an image one below the other, Grounding DINO one sentence for each image
+        inputs |= {name: each.repeat(len(pixels), 1).to(detector.device) for name, each in tokens.items()}
+    with torch.inference_mode():
+        outputs = model(**inputs)
+    outputs.pred_boxes, outputs.logits = outputs.pred_boxes.cpu(), outputs.logits.cpu()
+    return outputs
+
+
+def _tokens(folder: Path, text: tuple[str, ...], kind: str, model: Any) -> Mapping[str, Any]:
+    tokenizer = _tokenizer(folder)
+    if kind.startswith("owl"):
+        length = model.config.text_config.max_position_embeddings
+        return tokenizer(list(text), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+    # Grounding DINO takes all phrases as one sentence, each followed by a full stop, and scores its tokens.
+    if any("." in phrase for phrase in text):
+        raise DeixisError("a phrase for Grounding DINO must not contain a full stop. Remove it.")
+    return tokenizer(" . ".join(phrase.lower() for phrase in text) + " .", return_tensors="pt")
+
+
+def _probabilities(
+    model: Any, detector: TransformersDetector, logits: Any
+) -> tuple[npt.NDArray[np.floating], tuple[str, ...]]:
+    """Probabilities ``[Q, C]`` of one image, and the names of the C classes."""
+    kind = str(model.config.model_type)
     if kind not in OPEN_VOCABULARY:
-        answer = _run(model, inputs)
-        logits = answer.logits[0]
         own = model.config.id2label
         classes = tuple(str(own[index]) for index in range(len(own)))
         # DETR and YOLOS have a softmax with a last class for "no object"; later models have neither.
         probs = logits.softmax(-1)[:, :-1] if logits.shape[-1] == len(classes) + 1 else logits.sigmoid()
-        return _corners(answer.pred_boxes[0], frame), probs.numpy(), classes
-    tokenizer = _tokenizer(folder)
+        return probs.numpy(), classes
+    scores = logits.sigmoid().numpy()
     if kind.startswith("owl"):
-        length = model.config.text_config.max_position_embeddings
-        inputs |= tokenizer(list(text), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
-        answer = _run(model, inputs)
-        return _corners(answer.pred_boxes[0], frame), answer.logits[0].sigmoid().numpy(), text
-    # Grounding DINO takes all phrases as one sentence, each followed by a full stop, and scores its tokens.
-    if any("." in phrase for phrase in text):
-        raise DeixisError("a phrase for Grounding DINO must not contain a full stop. Remove it.")
-    inputs |= tokenizer(" . ".join(phrase.lower() for phrase in text) + " .", return_tensors="pt")
-    answer = _run(model, inputs)
-    tokens = inputs["input_ids"][0].numpy()
-    stops = np.flatnonzero(tokens == tokenizer.convert_tokens_to_ids("."))
+        return scores, detector.text
+    ids = _tokens(detector.folder, detector.text, kind, model)["input_ids"][0].numpy()
+    stops = np.flatnonzero(ids == _tokenizer(detector.folder).convert_tokens_to_ids("."))
     starts = np.concatenate([[1], stops[:-1] + 1])  # the first token marks the start
-    scores = answer.logits[0].sigmoid().numpy()
-    probs = np.stack([scores[:, a:b].max(axis=1) for a, b in zip(starts, stops, strict=True)], axis=1)
-    return _corners(answer.pred_boxes[0], frame), probs, text
-
-
-def _run(model: Any, inputs: Mapping[str, Any]) -> Any:
-    import torch
-
-    with torch.inference_mode():
-        return model(**inputs)
+    return np.stack([scores[:, a:b].max(axis=1) for a, b in zip(starts, stops, strict=True)], axis=1), detector.text
 
 
 def _corners(boxes: Any, frame: tuple[float, float]) -> npt.NDArray[np.float64]:
@@ -206,7 +238,7 @@ def _new_size(settings: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, 
 
 
 @functools.lru_cache(maxsize=1)
-def _transformers_model(folder: Path) -> Any:
+def _transformers_model(folder: Path, device: str = "cpu") -> Any:
     transformers = _transformers()
     if not (folder / "config.json").is_file():
         raise DeixisError(f"{folder} has no config.json. Give a folder of save_pretrained.")
@@ -214,7 +246,7 @@ def _transformers_model(folder: Path) -> Any:
         kind = transformers.AutoConfig.from_pretrained(folder, local_files_only=True).model_type
         auto = "AutoModelForZeroShotObjectDetection" if kind in OPEN_VOCABULARY else "AutoModelForObjectDetection"
         load = getattr(transformers, auto).from_pretrained
-        return load(folder, local_files_only=True, use_safetensors=True).eval()
+        return load(folder, local_files_only=True, use_safetensors=True).eval().to(device)
     except (ImportError, OSError, ValueError, KeyError, RuntimeError) as error:
         raise DeixisError(
             f"the detector in {folder} cannot be loaded ({error}). Save it again with save_pretrained."
