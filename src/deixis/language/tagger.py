@@ -110,8 +110,8 @@ class Tagger:
 
     def features(self, word: str) -> tuple[int, int, int, int]:
         """Return the rows of a word: itself, its last three letters, its last two letters, and its kind."""
-        ends = [self.suffixes.get(word[-count:], 0) for count in (3, 2)]
-        return self.words.get(word, 0), *ends, kind(word)
+        last3, last2 = self.suffixes.get(word[-3:], 0), self.suffixes.get(word[-2:], 0)
+        return self.words.get(word, 0), last3, last2, kind(word)
 
     def _batch(self, sentences: list[Sequence[str]]) -> list[Tagged]:
         rows = np.zeros((len(sentences), max(map(len, sentences)), 4), np.int64)
