@@ -100,6 +100,8 @@ def test_shards_and_sources_give_the_store_of_the_folder(tmp_path: Path, capsys:
         for other in (parts[image_id], rows[f"photos/{image_id}"]):
             np.testing.assert_array_equal(other.boxes, regions.boxes)
             np.testing.assert_allclose(other.features, regions.features, atol=2e-3)
+    assert cli.run(["features", "scenes:4", "-o", str(tmp_path / "scenes"), "--processes", "1", *OPTIONS]) == 0
+    assert len(FeatureStore(tmp_path / "scenes")) >= 4
     assert cli.run(["features", str(listed), "-o", str(tmp_path / "other"), "--split", "val", *OPTIONS]) == 2
     assert "--split" in capsys.readouterr().err
     assert cli.run(["features", str(images), "-o", str(tmp_path / "other"), "--actors", "2", *OPTIONS]) == 2

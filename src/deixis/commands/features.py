@@ -30,7 +30,7 @@ from deixis.commands.console import (
     track,
 )
 from deixis.corpus.options import EngineOptions
-from deixis.corpus.sources import as_source, in_shard, parse_shard
+from deixis.corpus.sources import as_source, in_shard, is_source, parse_shard
 from deixis.errors import UsageError
 from deixis.vision import fill
 from deixis.vision.bulk import Job, Workers, available_cores
@@ -103,7 +103,7 @@ def features(
     engine.check()
     make = fill.maker(extractor, backbone, proposals, boxes, grid, maps, device)
     started = time.monotonic()
-    if directory.is_dir():
+    if not is_source(as_source(directory)):
         with console.status(f"listing the images of {directory}"):
             shard = parse_shard(engine.shard)
             jobs = [job for job in fill.find_jobs(directory, split)[:limit] if in_shard(job.image_id, shard)]

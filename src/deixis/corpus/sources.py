@@ -24,6 +24,7 @@ from deixis.errors import DeixisError, UsageError, display_name
 from deixis.images import MAX_BYTES, load_image
 from deixis.photographs import SUFFIXES, images_in
 
+GLOB = "*?["
 LISTS = (".txt", ".lst", ".tsv", ".jsonl")
 CAPTIONS = (".txt", ".caption")
 MAX_TEXT = 2**16  # bytes of a caption in a tar shard
@@ -63,6 +64,11 @@ def in_shard(name: str, shard: tuple[int, int]) -> bool:
 def as_source(path: Path) -> str:
     """Return a path as a source; ``Path`` removes one of the two slashes of a URL."""
     return re.sub(r"^([a-z][a-z0-9+.]+):/(?=[^/])", r"\1://", str(path))
+
+
+def is_source(text: str) -> bool:
+    """Return whether this is a file, a glob or a URL, and not a folder or the name of a data set."""
+    return "://" in text or any(letter in text for letter in GLOB) or Path(text).is_file()
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -115,7 +121,7 @@ def _named(item: Item, data: bytes) -> Image.Image:
 
 def _items(source: str) -> Iterator[Item]:
     suffix = PurePosixPath(source).suffix.lower()
-    if any(letter in source for letter in "*?["):
+    if any(letter in source for letter in GLOB):
         places: Iterable[str] = _glob(source)
         yield from (item for place in places for item in _items(place))
     elif source.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
