@@ -508,6 +508,7 @@ def main() -> None:
     step = steps.add_parser("measure")
     step.add_argument("work", type=Path)
     step.add_argument("--weights", type=Path, default=network.WEIGHTS)
+    step.add_argument("--every", type=int, default=1, help="measure every N-th sentence only")
     options = parser.parse_args()
     if options.step == "parse":
         options.out.mkdir(parents=True, exist_ok=True)
@@ -520,9 +521,10 @@ def main() -> None:
 
     def report(tagger: Tagger, title: str, some: int | None = 150) -> None:
         for name, examples in validation.items():
-            show(f"{title}, {name}", agreement(tagger, examples[:some]))
+            show(f"{title}, {name}, {len(examples[:some]):,} sentences", agreement(tagger, examples[:some]))
 
     if options.step == "measure":
+        validation = {name: examples[:: options.every] for name, examples in validation.items()}
         report(Tagger.load(options.weights), "agreement with spaCy", None)
         return
     training = []

@@ -97,7 +97,7 @@ def test_export(captions: Path, tmp_path: Path, format: str) -> None:
 
 
 def test_score_leaves_out_what_needs_lemmas(captions: Path) -> None:
-    args = ("score", captions, "--reference", "scenes:6", "--split", "test", "--as-json")
+    args = ("score", captions, "--reference", "scenes:30", "--split", "test", "--json")
     bare, full = (json.loads(run(*args, without=without).stdout) for without in (True, False))
     for group in ("grounding", "errors", "hallucination"):
         assert "pip install 'deixis[train]'" in bare["absent"][group]
@@ -108,7 +108,7 @@ def test_score_leaves_out_what_needs_lemmas(captions: Path) -> None:
 
 def test_a_metric_that_needs_lemmas_is_refused_by_name(captions: Path) -> None:
     done = run(
-        "score", captions, "--reference", "scenes:6", "--split", "test", "--metrics", "F1_all", "--quiet", code=1
+        "score", captions, "--reference", "scenes:30", "--split", "test", "--metrics", "F1_all", "--quiet", code=1
     )
     assert "grounding needs lemmas of spaCy" in done.stderr
     assert "pip install 'deixis[train]'" in done.stderr
