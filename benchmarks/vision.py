@@ -33,9 +33,10 @@ from deixis import boxes as geometry
 from deixis.images import load_image
 from deixis.types import Regions
 from deixis.vision.bulk import Job, Workers
-from deixis.vision.extractor import RegionExtractor, in_cells, named_extractor
+from deixis.vision.extractor import RegionExtractor, named_extractor
 from deixis.vision.fill import find_jobs
 from deixis.vision.grid_extractor import GridExtractor, repool
+from deixis.vision.map_extractor import in_cells
 from deixis.vision.pixels import resized
 from deixis.vision.pooling import box_means
 from deixis.vision.roi import roi_align, roi_mean

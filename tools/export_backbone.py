@@ -28,8 +28,8 @@ from torch import nn
 from deixis import data
 from deixis.images import load_image
 from deixis.vision.backbone import EfficientNetLite
-from deixis.vision.extractor import resized
 from deixis.vision.lite2 import CLASSIFIER, GRIDS, LONG_SIDE, NETWORK, as_input, input_size
+from deixis.vision.pixels import resized
 
 PHOTOGRAPHS = 40
 BLOCKS = {"grid8": 6, "grid16": 14, "grid32": 20}

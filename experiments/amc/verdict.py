@@ -19,8 +19,8 @@ from deixis.data.coco import CLASSES
 from deixis.evaluation.tables.describe import Experiment, read_experiment
 from deixis.evaluation.tables.kept import read_kept
 from deixis.language.names import COCO_NOUNS
-from deixis.language.parse import parse
 from deixis.language.queries import head_of
+from deixis.language.spacy_parse import spacy_parse
 from deixis.metrics.bootstrap import Comparison, paired_bootstrap
 from deixis.metrics.score import Score, mean_score
 
@@ -78,7 +78,7 @@ def by_name(pointing: Score) -> dict[str, Score]:
 
 
 def _named(text: str) -> bool:
-    (parsed,) = parse([text], quiet=True)
+    (parsed,) = spacy_parse([text], quiet=True)
     if not len(parsed):
         return False
     noun = parsed.lemmas[head_of(parsed, parsed.phrase(0, len(parsed)))]

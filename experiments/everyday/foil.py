@@ -16,8 +16,8 @@ import numpy as np
 import tyro
 
 from deixis.calibration import auc
-from deixis.language.parse import parse
 from deixis.language.queries import visible_phrases
+from deixis.language.spacy_parse import spacy_parse
 from deixis.pipelines.models import DEFAULT_GROUNDER, load_grounder
 from deixis.pipelines.photo import Photo
 from deixis.types import Phrase
@@ -35,7 +35,7 @@ def main(check: tyro.conf.Positional[Path], grounder: str = DEFAULT_GROUNDER) ->
     sentences, words, present, absent = [], [], [], []
     for row in rows:
         photo = Photo(check / "images" / row["image"])
-        true, foil = parse([row["caption"], row["foil"]], quiet=True)
+        true, foil = spacy_parse([row["caption"], row["foil"]], quiet=True)
         texts = [true.phrase(0, len(true)), foil.phrase(0, len(foil))]
         texts = [replace(text, text=row[key]) for text, key in zip(texts, ("caption", "foil"), strict=True)]
         a, b = model.evidence(photo.encoded(model), texts)

@@ -20,8 +20,8 @@ import torch
 from deixis import boxes as geometry
 from deixis import data
 from deixis.data import Sample
-from deixis.language.parse import parse
 from deixis.language.queries import caption_query
+from deixis.language.spacy_parse import spacy_parse
 from deixis.localize.points import bicubic_maximum
 from deixis.localize.votes import vote_region
 from deixis.methods.scan.model import ScanGrounder
@@ -68,7 +68,7 @@ def phrase_rows(grounder: ScanGrounder, sample: Sample, regions: Regions) -> Ite
         phrases = [phrase for phrase in caption.phrases if phrase.entity in drawn and phrase.end > phrase.start]
         if not phrases:
             continue
-        query = caption_query(parse([caption.text], quiet=True)[0], phrases)
+        query = caption_query(spacy_parse([caption.text], quiet=True)[0], phrases)
         answers = zip(*(grounder.ground(photo, [query], rule) for rule in ("attention", "vote")), strict=True)
         for phrase, (best, vote) in zip(phrases, answers, strict=True):
             true = drawn[phrase.entity]

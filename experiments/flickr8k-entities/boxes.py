@@ -26,8 +26,8 @@ import tyro
 from deixis import boxes as geometry
 from deixis.data import Dataset, load
 from deixis.data.triplets import caption_triplets, read_detections
-from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
+from deixis.language.spacy_parse import spacy_parse
 from deixis.localize.alpha import rank_boxes
 from deixis.localize.class_names import class_probabilities, detector_classes
 from deixis.localize.heat_rules import DETECTOR_RULES, PROPOSAL_RULES, HeatRule
@@ -61,7 +61,8 @@ class Photograph:
     @cached_property
     def class_probs(self) -> np.ndarray:
         """Probability that each box shows the head noun of each phrase ``[P, N]``."""
-        lemmas = [parsed.phrase(0, len(parsed)).lemma for parsed in parse([p.phrase for p in self.phrases], quiet=True)]
+        parses = spacy_parse([p.phrase for p in self.phrases], quiet=True)
+        lemmas = [parsed.phrase(0, len(parsed)).lemma for parsed in parses]
         if self.regions.labels is None:
             return np.ones((len(lemmas), len(self.regions)))
         classes = detector_classes(self.regions.labels, imagenet_classes())
@@ -87,11 +88,11 @@ def plural_references(data: Path, dataset: Dataset) -> list[PhraseReference]:
     detections = read_detections(data / "detections-coco80.json.gz", 0.4)
     found = []
     for sample in dataset:
-        parses = parse([caption.text for caption in sample.captions], quiet=True)
+        parses = spacy_parse([caption.text for caption in sample.captions], quiet=True)
         boxes = defaultdict(list)
         for triplet in caption_triplets(sample, parses, detections.get(sample.image_id, ())):
             boxes[triplet.text].append(triplet.box)
-        for text, parsed in zip(boxes, parse(list(boxes), quiet=True), strict=True):
+        for text, parsed in zip(boxes, spacy_parse(list(boxes), quiet=True), strict=True):
             if parsed.phrase(0, len(parsed)).plural and len(boxes[text]) > 1:
                 name = f"{sample.image_id} {text}"
                 found.append(PhraseReference(name, sample.image_id, text, np.array(boxes[text]), sample.image_size()))

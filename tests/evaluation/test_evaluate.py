@@ -15,6 +15,7 @@ from deixis.data.scenes import make_scenes
 from deixis.evaluation.evaluate import attended_phrases, evaluate_captions, evaluate_grounder, grounded_phrases
 from deixis.evaluation.files import write_evaluation
 from deixis.evaluation.split import SplitPhotos
+from deixis.language.parse import parser_name
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
 from deixis.localize.points import bicubic_maximum
@@ -242,6 +243,7 @@ def test_options_stand_in_every_signature(world: World, options: CaptionOptions,
     found = evaluate_captions(world.models, world.reference(world.samples[:1]), world.photos, options)
     for score in found.evaluation.scores:
         assert score.signature.split("|")[-len(marks) :] == marks
+        assert f"|parser:{parser_name()}|" in score.signature
 
 
 # Grounders ----------------------------------------------------------------------------------------------------------
@@ -252,6 +254,7 @@ def test_scores_of_a_phrase_grounder(world: World) -> None:
     predictions, result = evaluate_grounder(CENTRE, reference, world.photos)
     scores = {score.name: score.value for score in result.scores}
     assert len(predictions.phrases) == len(reference.phrases)
+    assert all(score.signature.endswith(f"|parser:{parser_name()}") for score in result.scores)
     assert scores["pointing"] == pytest.approx(scores["baseline_image_centre"])
     assert 0 <= scores["attention_accuracy"] < 1
 

@@ -9,7 +9,8 @@ import pytest
 
 from deixis.errors import DeixisError
 from deixis.language.classes import ObjectClasses
-from deixis.language.parse import Parse, parse, parse_words
+from deixis.language.parse import Parse
+from deixis.language.spacy_parse import spacy_parse, spacy_parse_words
 from deixis.types import Phrase
 
 CORPUS = [
@@ -24,7 +25,7 @@ CORPUS = [
 
 @pytest.fixture(scope="module")
 def captions() -> list[tuple[Parse, tuple[Phrase, ...]]]:
-    return [(parsed, parsed.phrases) for parsed in parse(CORPUS, cache=False)]
+    return [(parsed, parsed.phrases) for parsed in spacy_parse(CORPUS, cache=False)]
 
 
 def test_classes_are_the_lemmas_of_frequent_heads(captions: list[tuple[Parse, tuple[Phrase, ...]]]) -> None:
@@ -52,7 +53,7 @@ def test_the_class_of_a_phrase(captions: list[tuple[Parse, tuple[Phrase, ...]]])
     classes = ObjectClasses.build(captions, minimum=2)
     parsed, phrases = captions[2]
     assert [classes.of_phrase(parsed, phrase) for phrase in phrases] == ["man", "sunglasses"]
-    (spoken,) = parse_words([("a", "dog", "and", "a", "cat")], cache=False)
+    (spoken,) = spacy_parse_words([("a", "dog", "and", "a", "cat")], cache=False)
     assert [classes.of_phrase(spoken, phrase) for phrase in spoken.phrases] == ["dog", None]
 
 

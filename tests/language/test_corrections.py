@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deixis.language import parse as module
+from deixis.language import spacy_parse as module
 from deixis.language.animate import is_animate
-from deixis.language.parse import parse
+from deixis.language.spacy_parse import spacy_parse
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from deixis.language.parse import parse
     ],
 )
 def test_a_statement_has_its_verb(caption: str, word: str, lemma: str, subject: str, phrases: list[str]) -> None:
-    (parsed,) = parse([caption], cache=False)
+    (parsed,) = spacy_parse([caption], cache=False)
     verb = parsed.tokens.index(word)
     assert (parsed.pos[verb], parsed.lemmas[verb]) == ("VERB", lemma)
     assert not parsed.nouns[verb]
@@ -37,7 +37,7 @@ def test_a_statement_has_its_verb(caption: str, word: str, lemma: str, subject: 
 
 
 def test_a_participle_behind_a_being_depends_on_it() -> None:
-    (parsed,) = parse(["A black and white dog swimming in clear water."], cache=False)
+    (parsed,) = spacy_parse(["A black and white dog swimming in clear water."], cache=False)
     dog, swimming = parsed.tokens.index("dog"), parsed.tokens.index("swimming")
     assert parsed.nouns[dog]
     assert not parsed.nouns[swimming]
@@ -45,7 +45,7 @@ def test_a_participle_behind_a_being_depends_on_it() -> None:
 
 
 def test_two_who_do_something_together() -> None:
-    (parsed,) = parse(["A black dog and a brown-and-white dog play in a field."], cache=False)
+    (parsed,) = spacy_parse(["A black dog and a brown-and-white dog play in a field."], cache=False)
     assert not parsed.nouns[parsed.tokens.index("play")]
 
 
@@ -53,9 +53,9 @@ def test_two_who_do_something_together() -> None:
     "caption", ["A girl in jean shorts.", "A rock climbing wall.", "A pair of tennis shoes.", "A dog house."]
 )
 def test_real_nouns_stay(caption: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mended = parse([caption], cache=False)
+    mended = spacy_parse([caption], cache=False)
     monkeypatch.setattr(module, "correct", lambda parsed, verbs: None)
-    assert parse([caption], cache=False) == mended
+    assert spacy_parse([caption], cache=False) == mended
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_real_nouns_stay(caption: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [("A man riding a horse.", "ride"), ("A boy is staring at a dog.", "stare"), ("Men sitting on a bench.", "sit")],
 )
 def test_lemmas_of_participles(caption: str, lemma: str) -> None:
-    (parsed,) = parse([caption], cache=False)
+    (parsed,) = spacy_parse([caption], cache=False)
     assert lemma in parsed.lemmas
 
 
 def test_a_bare_boy_is_a_noun() -> None:
-    (parsed,) = parse(["Boy with toy gun in a yard."], cache=False)
+    (parsed,) = spacy_parse(["Boy with toy gun in a yard."], cache=False)
     assert parsed.nouns[0]
 
 

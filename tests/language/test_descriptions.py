@@ -3,14 +3,14 @@
 from deixis.data import Caption, Sample
 from deixis.data.descriptions import caption_descriptions
 from deixis.language.descriptions import Description, describe, truncate
-from deixis.language.parse import parse
 from deixis.language.relations import Relation
+from deixis.language.spacy_parse import spacy_parse
 from deixis.language.tokenise import tokens
 from deixis.types import Phrase
 
 
 def test_a_caption_is_described_by_its_phrases_and_their_relations() -> None:
-    (parsed,) = parse(["A man in a red hat"])
+    (parsed,) = spacy_parse(["A man in a red hat"])
     found = describe(parsed)
     assert found.texts() == ["a man", "a red hat"]
     assert found.relations == (Relation(0, "in", 1),)

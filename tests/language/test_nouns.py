@@ -1,7 +1,8 @@
 """Nouns of parsed sentences and of single words."""
 
 from deixis.language.nouns import mark_words, noun_table
-from deixis.language.parse import Parse, parse
+from deixis.language.parse import Parse
+from deixis.language.spacy_parse import spacy_parse
 from deixis.language.vocabulary import Vocabulary
 
 
@@ -24,7 +25,7 @@ def test_the_majority_decides() -> None:
 
 def test_marked_words() -> None:
     vocabulary = Vocabulary.build([["a", "brown", "dog", "runs", "after", "big", "ball"]], minimum=1)
-    (sentence,) = parse(["A brown dog runs after a big frisbee"])
+    (sentence,) = spacy_parse(["A brown dog runs after a big frisbee"])
 
     def counted(count: str) -> list[str]:
         marks = mark_words(sentence, count, vocabulary)

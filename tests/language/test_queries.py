@@ -11,7 +11,7 @@ from deixis.types import Phrase
 
 
 def parsed(text: str) -> Parse:
-    return parse([text], quiet=True)[0]
+    return parse([text])[0]
 
 
 def visible(text: str) -> list[str]:
@@ -86,7 +86,7 @@ def test_a_noun_that_measures_nothing_stands_alone() -> None:
 def test_a_compound_is_one_phrase(text: str) -> None:
     """Its head is its last word: in a written caption, and in the words that a captioner generates."""
     sentence = f"a man near {text} and a dog"
-    for each in (parsed(f"{sentence.capitalize()}."), parse_words([sentence.split()], quiet=True)[0]):
+    for each in (parsed(f"{sentence.capitalize()}."), parse_words([sentence.split()])[0]):
         first, compound, last = visible_phrases(each)
         assert [first.text, compound.text, last.text] == ["a man", text, "a dog"]
         assert compound.head == text.split()[-1]

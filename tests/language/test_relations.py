@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deixis.language.parse import parse
 from deixis.language.relations import relation_categories, relations
+from deixis.language.spacy_parse import spacy_parse
 from deixis.types import Phrase
 
 WORKED: dict[str, set[tuple[str, str, str]]] = {
@@ -95,7 +95,7 @@ WORKED: dict[str, set[tuple[str, str, str]]] = {
 
 @pytest.mark.parametrize("caption", WORKED, ids=lambda caption: caption[:40])
 def test_worked_captions(caption: str) -> None:
-    (parsed,) = parse([caption], cache=False)
+    (parsed,) = spacy_parse([caption], cache=False)
     phrases = parsed.phrases
     found = [(phrases[r.subject].text, r.name, phrases[r.object].text) for r in relations(parsed)]
     assert set(found) == WORKED[caption]
@@ -103,7 +103,7 @@ def test_worked_captions(caption: str) -> None:
 
 
 def test_a_caption_of_a_machine_is_read_too() -> None:
-    (parsed,) = parse(["a girl in a pink dress is climbing up the stairs"], cache=False)
+    (parsed,) = spacy_parse(["a girl in a pink dress is climbing up the stairs"], cache=False)
     phrases = parsed.phrases
     assert {(phrases[r.subject].head, r.name, phrases[r.object].head) for r in relations(parsed)} == {
         ("girl", "in", "dress"),
@@ -112,7 +112,7 @@ def test_a_caption_of_a_machine_is_read_too() -> None:
 
 
 def test_phrases_of_a_data_set_take_the_place_of_chunks() -> None:
-    (parsed,) = parse(["The man's dog lies in the middle of the road near a field."], cache=False)
+    (parsed,) = spacy_parse(["The man's dog lies in the middle of the road near a field."], cache=False)
     given = [Phrase("The man 's", 0, 3), Phrase("dog", 3, 4), Phrase("the road", 9, 11)]
     assert {(r.subject, r.name, r.object) for r in relations(parsed, given)} == {
         (0, "have", 1),
@@ -121,7 +121,7 @@ def test_phrases_of_a_data_set_take_the_place_of_chunks() -> None:
 
 
 def test_a_token_of_two_phrases_belongs_to_the_shorter() -> None:
-    (parsed,) = parse(["A man holds the leash of a dog."], cache=False)
+    (parsed,) = spacy_parse(["A man holds the leash of a dog."], cache=False)
     whole, leash, dog, man = Phrase("", 3, 8), Phrase("", 3, 5), Phrase("", 6, 8), Phrase("", 0, 2)
     names = {(r.subject, r.name, r.object) for r in relations(parsed, [whole, leash, dog, man])}
     assert {(3, "hold", 1), (1, "of", 2)} <= names

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from deixis.localize.attention import select_region
-from deixis.localize.votes import MIN_SCORE, SCORE_POWER, vote_region, votes
+from deixis.localize.batched_votes import votes
+from deixis.localize.votes import MIN_SCORE, SCORE_POWER, region_votes, vote_region
 from deixis.types import Place, Regions
 
 # two halves of a thing, the thing, and the picture
@@ -39,6 +40,15 @@ def test_every_image_of_a_batch_votes_for_itself() -> None:
     assert together.shape == (3, 4, 6)
     for i in range(3):
         torch.testing.assert_close(together[i], votes(boxes[i], attention[i]))
+
+
+def test_the_votes_of_one_word_are_those_of_a_batch() -> None:
+    torch.manual_seed(0)
+    corners = torch.rand(7, 2, dtype=torch.float64)
+    boxes = torch.cat([corners, corners + torch.rand(7, 2, dtype=torch.float64)], -1)
+    attention, scores = torch.rand(2, 7, dtype=torch.float64)
+    alone = region_votes(boxes.numpy(), attention.numpy(), scores.numpy())
+    np.testing.assert_allclose(alone, votes(boxes, attention[None], scores)[0].numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("place", "index"), [("attention", 0), ("vote", 2)])

@@ -128,7 +128,7 @@ def test_the_map_of_imported_photographs(tmp_path: Path) -> None:
     store = FeatureStore(out)
     found = store[str(official.IDS[0])]
     from deixis.images import load_image
-    from deixis.vision.extractor import resized
+    from deixis.vision.pixels import resized
 
     backbone = by_name(f"resnet101:{path}@64")
     pixels = resized(load_image(root / "images" / f"{official.IDS[0]}.jpg"), (64, 64))

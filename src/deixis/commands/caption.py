@@ -29,6 +29,7 @@ from deixis.commands.console import (
     stderr_console,
     stoppable,
     track,
+    use_threads,
 )
 from deixis.commands.corpus import write_parts
 from deixis.corpus.options import CorpusOptions
@@ -98,17 +99,14 @@ def caption(
     # an unreadable file is an error at once
     decoded = {str(wanted[0]): load_image(wanted[0])} if alone and not is_clip(wanted[0]) else {}
     console, clock = stderr_console(quiet), Clock()
-    with console.status("importing torch"), clock.measure("import"):
-        import torch
-
+    with console.status("importing"), clock.measure("import"):
         from deixis.pipelines.caption import caption_stream
         from deixis.pipelines.folder import open_photos
         from deixis.pipelines.models import load_models
         from deixis.pipelines.output import picture_files, print_caption, save_branches, save_picture
     options = caption_options(rerank, place, check)
     pictures = {} if draw is None else picture_files(draw, wanted, alone)
-    if threads:
-        torch.set_num_threads(threads)
+    use_threads(threads)
     with console.status("loading the models"), clock.measure("load"):
         models = load_models(model, grounder, device)
         generation.apply(models.captioner)

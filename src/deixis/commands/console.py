@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -48,7 +48,9 @@ Profile = Annotated[Switch, tyro.conf.arg(help="print time and memory use at the
 Device = Annotated[
     str, tyro.conf.arg(help="compute device: auto (CUDA if available, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
 ]
-Threads = Annotated[int, tyro.conf.arg(help="threads of torch; 0: one per core.")]
+Threads = Annotated[
+    int, tyro.conf.arg(help="threads of torch; 0: one per core. NumPy uses OMP_NUM_THREADS of the environment.")
+]
 Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
 Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]
 Boxes = Annotated[int, tyro.conf.arg(help="maximum number of boxes per image, including the whole image.")]
@@ -128,6 +130,15 @@ def caption_options(rerank: str, place: str | None, check: str) -> CaptionOption
 
     checks = DEFAULT.checks if check == "all" else ()
     return CaptionOptions(rerank=rerank, place=place, checks=checks)  # type: ignore[arg-type]  # tyro has checked the values
+
+
+def use_threads(threads: int) -> None:
+    """Limit torch to this many threads, where it is installed; 0 sets no limit."""
+    if threads:
+        with suppress(ModuleNotFoundError):
+            import torch
+
+            torch.set_num_threads(threads)
 
 
 # Output -----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from deixis.commands.console import (
     extract_all,
     print_evaluation,
     stderr_console,
+    use_threads,
 )
 from deixis.data import recognise
 from deixis.errors import DeixisError, UsageError
@@ -81,8 +82,6 @@ def eval(
         shown: how many of the worst and of the best captions the page shows.
         as_json: write the scores to stdout as JSON.
     """
-    import torch
-
     from deixis.data.dictionary import read_classes
     from deixis.data.lists import excluded_images, read_proposals
     from deixis.evaluation.evaluate import (
@@ -98,8 +97,7 @@ def eval(
     from deixis.pipelines.models import PACKAGE, is_captioner, load_grounder, load_models, model_folder
     from deixis.vision.store import FeatureStore
 
-    if threads:
-        torch.set_num_threads(threads)
+    use_threads(threads)
     console = stderr_console(quiet)
     source = model_folder(model)
     about = {"supervision": read_supervision(source)}

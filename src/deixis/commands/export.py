@@ -81,7 +81,7 @@ def export(
             raise DeixisError(f"{source} has nothing to export{first}.")
         require_writable(pictures, to, source)
         status.update(f"writing {out}")
-        skipped += write(pictures, to, out, split=split, prefix=prefix, quiet=quiet)
+        skipped += write(pictures, to, out, split=split, prefix=prefix)
     captions = sum(len(picture.captions) for picture in pictures)
     boxes = sum(len(picture.places()) for picture in pictures)
     if as_json:

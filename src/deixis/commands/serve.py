@@ -16,6 +16,7 @@ from deixis.commands.console import (
     print_json,
     print_ready,
     stderr_console,
+    use_threads,
 )
 from deixis.errors import requires_extra
 from deixis.pipelines.models import DEFAULT_CAPTIONER, model_names
@@ -57,13 +58,10 @@ def serve(
         from deixis.serve.upload import UploadLimits
     listener = listen(host, port)
     with console.status("loading the models"):
-        import torch
-
         from deixis.pipelines.models import load_model
         from deixis.serve.engine import Engine, Limits
 
-        if threads:
-            torch.set_num_threads(threads)
+        use_threads(threads)
         models = [load_model(one, device) for one in model or model_names() or (DEFAULT_CAPTIONER,)]
         engine = Engine(models, Limits(pixels=round(megapixels * 1e6), waiting=waiting))
         engine.warm()

@@ -80,7 +80,7 @@ def study(
         from deixis.serve.run import listen, run_app
         from deixis.study.app import create_app
     with console.status(f"matching {predictions[0]} and {predictions[1]}"):
-        matched = match_predictions(*predictions, images=images, quiet=quiet)
+        matched = match_predictions(*predictions, images=images)
     _print_skipped(matched, images, console)
     plan = Plan(matched.a, matched.b, images_each=images_each, raters_each=raters_each, seed=seed)
     database = StudyDatabase.create_or_open(out, plan, matched.pairs)

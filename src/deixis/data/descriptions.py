@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from deixis.data.sample import Sample
 from deixis.language.descriptions import Description, describe
-from deixis.language.parse import parse
+from deixis.language.spacy_parse import spacy_parse
 
 NOT_VISUAL = "notvisual"  # type of phrases that Flickr30k Entities marks as not visible in the image
 
@@ -20,7 +20,7 @@ def caption_descriptions(samples: Sequence[Sample]) -> dict[str, tuple[Descripti
     captions = [(sample, caption) for sample in samples for caption in sample.captions]
     annotated = any(caption.phrases for _, caption in captions)
     found: dict[str, list[Description]] = {}
-    for (sample, caption), parsed in zip(captions, parse([c.text for _, c in captions]), strict=True):
+    for (sample, caption), parsed in zip(captions, spacy_parse([c.text for _, c in captions]), strict=True):
         phrases = [phrase for phrase in caption.phrases if NOT_VISUAL not in phrase.types] if annotated else None
         found.setdefault(sample.image_id, []).append(describe(parsed, phrases))
     return {image: tuple(several) for image, several in found.items()}

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from deixis.data import Caption, Sample
 from deixis.data.descriptions import NOT_VISUAL
 from deixis.errors import DeixisError
-from deixis.language.parse import parse
+from deixis.language.parse import parse, parser_name
 from deixis.language.queries import caption_query, head_of
 from deixis.localize.attention import ground_word
 from deixis.localize.points import bicubic_maximum
@@ -97,12 +97,18 @@ def has_boxed_frames(reference: Reference) -> bool:
 
 def sign(evaluation: Evaluation, place: str, options: CaptionOptions, generation: str) -> Evaluation:
     """Add the rules of generation, the source of the boxes and the disabled pipeline steps to each signature."""
-    mark = f"{generation}|place:{place}|words:{'own' if place in ('attention', 'vote') else 'head'}"
+    words = "own" if place in ("attention", "vote") else "head"
+    mark = f"{parser_mark()}|{generation}|place:{place}|words:{words}"
     if options.rerank == "none":
         mark += "|rerank:none"
     if options.checks != DEFAULT.checks:
         mark += f"|checks:{'+'.join(options.checks) or 'none'}"
     return with_mark(evaluation, mark)
+
+
+def parser_mark() -> str:
+    """Return the signature field of the parser that finds phrases and their head nouns."""
+    return f"parser:{parser_name()}"
 
 
 def with_mark(evaluation: Evaluation, mark: str) -> Evaluation:
@@ -141,6 +147,7 @@ def evaluate_grounder(
         result = evaluate(predictions, reference, Options(metrics=metrics, missing="skip"))
         if isinstance(grounder, ReirGrounder) and grounder.signature:
             result = with_mark(result, grounder.signature)
+        result = with_mark(result, parser_mark())
     elif not isinstance(grounder, ScanGrounder):
         raise DeixisError(
             f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."
@@ -238,7 +245,7 @@ def grounded_phrases(
         boxed.setdefault(sample.image_id, []).append((sample, number, caption))
     alone, done = isinstance(grounder, AlbefGrounder), 0
     for some in _batched(boxed, PARSED_IMAGES):
-        parses = iter(parse([caption.text for image in some for _, _, caption in boxed[image]], quiet=True))
+        parses = iter(parse([caption.text for image in some for _, _, caption in boxed[image]]))
         for image in some:
             encoded = photos[image].encoded(grounder)
             if proposals is not None:
@@ -277,7 +284,7 @@ def attended_phrases(models: Models, reference: Reference, photos: Mapping[str, 
     captions: dict[str, list[tuple[int, Caption]]] = {}
     for sample, number, caption in _boxed_captions(reference.samples, photos):
         captions.setdefault(sample.image_id, []).append((number, caption))
-    parses = iter(parse([caption.text for several in captions.values() for _, caption in several], quiet=True))
+    parses = iter(parse([caption.text for several in captions.values() for _, caption in several]))
     answers: Answers = {}
     for image, several in captions.items():
         regions = photos[image].regions(models.extractor)

@@ -84,7 +84,6 @@ def write(
     *,
     split: str = "",
     prefix: str = "",
-    quiet: bool = False,
 ) -> list[Skipped]:
     """Write pictures to a file or folder; return the records that the format cannot represent.
 
@@ -95,13 +94,13 @@ def write(
         (out.parent if format in FILES else out).mkdir(parents=True, exist_ok=True)
         match format:
             case "coco":
-                coco.write(pictures, out, split or coco.SPLIT, skipped, quiet)
+                coco.write(pictures, out, split or coco.SPLIT, skipped)
             case "label-studio":
-                label_studio.write(pictures, out, prefix, skipped, quiet)
+                label_studio.write(pictures, out, prefix, skipped)
             case "flickr30k-entities":
                 flickr30k_entities.write(pictures, out, split or flickr30k_entities.SPLIT, skipped)
             case "pascal-voc":
-                pascal_voc.write(pictures, out, split or pascal_voc.SPLIT, skipped, quiet)
+                pascal_voc.write(pictures, out, split or pascal_voc.SPLIT, skipped)
             case "csv":
                 table.write(pictures, out)
             case "jsonl":

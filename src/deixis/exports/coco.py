@@ -46,10 +46,10 @@ SPLIT = "val2017"
 UNUSED = ("segmentation", "area", "license", "licenses", "info", "coco_url", "flickr_url", "date_captured")
 
 
-def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped], quiet: bool = False) -> None:
+def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped]) -> None:
     """Write both files. Image ids are the numbers in the file names if all have one, else 1, 2, ..."""
     usable = list(sized(pictures, skipped))
-    names, nouns = file_names(pictures), head_nouns(pictures, quiet)
+    names, nouns = file_names(pictures), head_nouns(pictures)
     numbers = _numbers([names[picture.image] for picture, _ in usable])
     kinds = sorted({nouns[g.text] for picture, _ in usable for g in picture.places()})
     category = {name: number for number, name in enumerate(kinds, start=1)}

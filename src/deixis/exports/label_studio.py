@@ -36,9 +36,9 @@ from deixis.types import GroundedCaption, Grounding, Json
 TASKS, CONFIG = "tasks.json", "config.xml"
 
 
-def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Skipped], quiet: bool = False) -> None:
+def write(pictures: Sequence[Picture], out: Path, prefix: str, skipped: list[Skipped]) -> None:
     """Write tasks and interface; ``prefix`` plus the image name is the URL in Label Studio."""
-    nouns = head_nouns(pictures, quiet)
+    nouns = head_nouns(pictures)
     tasks: list[Json] = []
     used: set[str] = set()
     for picture, size in sized(pictures, skipped):

@@ -19,9 +19,9 @@ from deixis.types import Grounding
 SPLIT = "test"
 
 
-def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped], quiet: bool = False) -> None:
+def write(pictures: Sequence[Picture], out: Path, split: str, skipped: list[Skipped]) -> None:
     """Write the objects of each image and the list of images."""
-    names, nouns = file_names(pictures), head_nouns(pictures, quiet)
+    names, nouns = file_names(pictures), head_nouns(pictures)
     (out / "Annotations").mkdir(parents=True, exist_ok=True)
     (out / "ImageSets" / "Main").mkdir(parents=True, exist_ok=True)
     listed = []

@@ -202,14 +202,14 @@ def _safe(name: str) -> str:
     return ("image" if not stem.strip(".") else stem) + ending
 
 
-def head_nouns(pictures: Sequence[Picture], quiet: bool = False) -> dict[str, str]:
+def head_nouns(pictures: Sequence[Picture]) -> dict[str, str]:
     """Phrase -> lemma of its head noun, used as the category: "two brown dogs" -> "dog"."""
     from deixis.language.parse import parse
 
     words = {word.text for picture in pictures for caption in picture.captions for word in caption.word_groundings}
     texts = sorted({grounding.text for picture in pictures for grounding in picture.places()} | words)
     nouns = {}
-    for text, parsed in zip(texts, parse(texts, quiet=quiet), strict=True):
+    for text, parsed in zip(texts, parse(texts), strict=True):
         head = parsed.head(0, len(parsed))
         nouns[text] = (text.strip() or "thing") if head is None else parsed.lemmas[head]
     return nouns

@@ -30,7 +30,7 @@ def caption_query(parsed: Parse, spans: Sequence[Phrase] | None = None) -> Query
 
 def phrase_queries(texts: Sequence[str]) -> list[Query]:
     """Return one query for each phrase; an empty phrase is an error."""
-    parses = parse(texts, quiet=True)
+    parses = parse(texts)
     for text, parsed in zip(texts, parses, strict=True):
         if not len(parsed):
             raise DeixisError(f"the phrase '{text}' has no words. Write what to find, for example \"a dog\".")

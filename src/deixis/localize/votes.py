@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from deixis.localize.box_regression import paired_iou
+from deixis import boxes as geometry
 from deixis.types import Regions
 
 SCORE_POWER = 0.1
@@ -22,16 +20,16 @@ MIN_SCORE = 0.001
 """Smallest detector score that counts; lower scores are raised to it."""
 
 
-@torch.no_grad()
-def votes(boxes: Tensor, attention: Tensor, scores: Tensor | None = None) -> Tensor:
-    """Votes ``[..., P, N]`` for each region, from the attention of P words or phrases over ``boxes [..., N, 4]``.
+def region_votes(
+    boxes: npt.NDArray[np.float64], attention: npt.NDArray[np.float64], scores: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.float64]:
+    """Votes ``[N]`` for each of the regions ``boxes [N, 4]``, from the attention ``[N]`` of one word over them.
 
     vote(j) = score_j ** SCORE_POWER * sum over i of sqrt(attention_i) * sqrt(IoU(i, j)). The square roots limit the
-    weight of the best region and count near misses. ``scores [..., N]`` are those of a detector, if one made the boxes.
+    weight of the best region and count near misses. ``scores [N]`` are those of a detector, if one made the boxes.
     """
-    overlap = paired_iou(boxes.unsqueeze(-2), boxes.unsqueeze(-3))  # [..., N, N]
-    total = attention.sqrt() @ overlap.sqrt()
-    return total if scores is None else total * (scores.clamp_min(MIN_SCORE) ** SCORE_POWER).unsqueeze(-2)
+    total = np.sqrt(attention) @ np.sqrt(geometry.iou(boxes, boxes))
+    return total if scores is None else total * np.maximum(scores, MIN_SCORE) ** SCORE_POWER
 
 
 def vote_region(regions: Regions, attention: npt.NDArray[np.floating], detector: bool = False) -> int:
@@ -39,6 +37,5 @@ def vote_region(regions: Regions, attention: npt.NDArray[np.floating], detector:
     boxes = np.asarray(regions.boxes, dtype=np.float64)
     if regions.frames is not None:  # shifted apart, so that regions of different frames do not overlap
         boxes = boxes + regions.frames[:, None] * np.array([2.0 * regions.size[0], 0, 2.0 * regions.size[0], 0])
-    scores = torch.from_numpy(np.asarray(regions.scores, dtype=np.float64)) if detector else None
-    weights = torch.from_numpy(np.asarray(attention, dtype=np.float64))
-    return int(votes(torch.from_numpy(boxes), weights[None], scores)[0].argmax())
+    scores = np.asarray(regions.scores, dtype=np.float64) if detector else None
+    return int(region_votes(boxes, np.asarray(attention, dtype=np.float64), scores).argmax())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from deixis.errors import DeixisError
 from deixis.language.classes import ObjectClasses
+from deixis.language.spacy_parse import SpacyMissing
 from deixis.language.tokenise import tokens
 from deixis.metrics import grounded_captions, object_words, phrases
 from deixis.metrics.captions import caption_scores
@@ -117,14 +118,23 @@ def evaluate(predictions: Predictions, reference: Reference, options: Options | 
         "hallucination": run.hallucination,
         "phrases": run.phrases,
     }
+    lacking: dict[str, str] = {}
     for group, step in steps.items():
         if group in groups:
-            step()
+            try:
+                step()
+            except SpacyMissing as error:
+                lacking[group] = f"needs lemmas of spaCy: {error}"
+    if lacking and not run.scores:
+        raise DeixisError(". ".join(f"{group} {reason}" for group, reason in lacking.items()))
+    run.absent |= lacking
     scores = tuple(
         score for score in run.scores if not requested or any(covers(metric, score.name) for metric in requested)
     )
     for metric in requested:
-        if metric not in run.absent and not any(covers(metric, score.name) for score in scores):
+        if not {metric, group_of(metric)} & run.absent.keys() and not any(
+            covers(metric, score.name) for score in scores
+        ):
             names = ", ".join(score.name for score in run.scores)
             raise DeixisError(f"'{metric}' cannot be computed from these predictions. Available: {names or 'none'}.")
     if guessed:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from deixis import boxes as geometry
 from deixis.data import Caption, Entity, Sample
 from deixis.language.classes import ObjectClasses
-from deixis.language.parse import Parse, parse, parse_words
+from deixis.language.parse import Parse
+from deixis.language.spacy_parse import spacy_parse, spacy_parse_words
 from deixis.metrics.grounded_captions import ObjectWord, Sentence, Sentences
 from deixis.types import Box, GroundedCaption, Grounding, Phrase
 
@@ -137,7 +138,9 @@ def _given_classes(phrases: Iterable[Phrase]) -> ObjectClasses:
 
 
 def _parse(captions: Sequence[Caption], lemmas: Lemmas, quiet: bool) -> list[Parse]:
-    return [_relemmatised(parsed, lemmas) for parsed in parse([caption.text for caption in captions], quiet=quiet)]
+    return [
+        _relemmatised(parsed, lemmas) for parsed in spacy_parse([caption.text for caption in captions], quiet=quiet)
+    ]
 
 
 def _relemmatised(parsed: Parse, lemmas: Lemmas) -> Parse:
@@ -159,7 +162,7 @@ def lemmatise(sentences: Sentences, lemmas: Lemmas = None, quiet: bool = False) 
         return sentences, lemmas
     flat = [sentence for group in sentences.values() for sentence in group]
     # replace an empty token, so that word positions are unchanged
-    parsed = parse_words([[token or "-" for token in sentence.tokens] for sentence in flat], quiet=quiet)
+    parsed = spacy_parse_words([[token or "-" for token in sentence.tokens] for sentence in flat], quiet=quiet)
     done = iter([replace(sentence, tokens=p.lemmas) for sentence, p in zip(flat, parsed, strict=True)])
     names = {word.name for sentence in flat for word in sentence.objects}
     return {image: tuple(next(done) for _ in group) for image, group in sentences.items()}, _lemmatise_words(
@@ -181,7 +184,7 @@ def named_classes(
 def _lemmatise_words(words: Iterable[str], quiet: bool) -> dict[str, str]:
     """Lemmatise each word without context."""
     order = sorted(words)
-    parsed = parse_words([[word] for word in order], quiet=quiet)
+    parsed = spacy_parse_words([[word] for word in order], quiet=quiet)
     return {word: p.lemmas[0] for word, p in zip(order, parsed, strict=True)}
 
 
@@ -201,7 +204,7 @@ def predicted_words(
     """Image -> generated caption with its grounded nouns as object words; nouns without a class are left out."""
     # a single word is its own head; only longer groundings need a parse
     long = [image for image, c in captions.items() if any(g.end - g.start > 1 for g in c.nouns())]
-    parses = dict(zip(long, parse_words([captions[image].words for image in long], quiet=quiet), strict=True))
+    parses = dict(zip(long, spacy_parse_words([captions[image].words for image in long], quiet=quiet), strict=True))
     predicted: dict[str, tuple[Sentence]] = {}
     for image, caption in captions.items():
         words = []

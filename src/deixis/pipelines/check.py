@@ -16,7 +16,7 @@ from deixis.types import GroundedCaption
 
 def check(photo: Photo, caption: str, grounder: PhraseGrounder) -> CheckResult:
     """Ground the visible noun phrases of a caption and score the whole; low scores mean absent."""
-    (parsed,) = parse([caption], quiet=True)
+    (parsed,) = parse([caption])
     if not len(parsed):
         raise DeixisError("the caption has no words. Write a sentence about the photograph.")
     found = ground_queries(photo, [caption_query(parsed)], grounder)

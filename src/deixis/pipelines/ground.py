@@ -21,7 +21,7 @@ def ground(
 ) -> list[Grounding]:
     """Ground each phrase of a list by itself, or the visible noun phrases of a caption together."""
     if isinstance(wanted, str):
-        (parsed,) = parse([wanted], quiet=True)
+        (parsed,) = parse([wanted])
         queries = [caption_query(parsed)]
         if not queries[0].phrases:
             raise DeixisError(f"there is no noun phrase in '{wanted}'. Give the phrases themselves.")

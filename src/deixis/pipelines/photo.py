@@ -125,7 +125,7 @@ def encode_batch(photos: Sequence[Photo], grounder: PhraseGrounder) -> None:
 def parse_batch(photos: Sequence[Photo], sentences: Sequence[Sequence[tuple[str, ...]]]) -> None:
     """Parse the sentences of several photographs in one call of the parser."""
     wanted = list(dict.fromkeys(words for each in sentences for words in each if words))
-    parses = dict(zip(wanted, parse_words(wanted, quiet=True), strict=True))
+    parses = dict(zip(wanted, parse_words(wanted), strict=True))
     parses[()] = Parse((), (), (), (), (), (), ())
     for photo, each in zip(photos, sentences, strict=True):
         photo._parses.update({words: parses[words] for words in each})

@@ -40,7 +40,7 @@ def search(
 ) -> list[Hit]:
     """Return the best photographs first; equal scores keep the order of the store. ``track`` shows the progress."""
     check_store(store, grounder)
-    (parsed,) = parse([sentence], quiet=True)
+    (parsed,) = parse([sentence])
     if not len(parsed):
         raise DeixisError("the sentence has no words. Write what to search for.")
     vocabulary = getattr(grounder, "vocabulary", None)  # a fusion model spells every word with word pieces

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from deixis.errors import DeixisError
 from deixis.language.nouns import mark_words, noun_table
-from deixis.language.parse import Parse, parse
+from deixis.language.parse import Parse
+from deixis.language.spacy_parse import spacy_parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
-from deixis.localize.votes import votes
+from deixis.localize.batched_votes import votes
 from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.scan.train import train_scan
@@ -105,7 +106,7 @@ def load_teachers(
             raise DeixisError(f"recipe {recipe.name}: no phase of this run uses {option}. Remove it.")
     parses: Sequence[Parse] = []
     if recipe.teacher or recipe.reward_model:
-        parses = parse([caption.text for sample in data.training for caption in sample.captions])
+        parses = spacy_parse([caption.text for sample in data.training for caption in sample.captions])
     attention, sources = None, []
     if recipe.teacher:
         teacher = load_or_train(recipe.teacher, teacher, out / "teacher", recipe.seed, data, callbacks)

@@ -29,7 +29,7 @@ class Matched:
     skipped: Sequence[Skipped]
 
 
-def match_predictions(a: Path, b: Path, images: Path, quiet: bool = False) -> Matched:
+def match_predictions(a: Path, b: Path, images: Path) -> Matched:
     """Match the boxes of two prediction files by word and photograph.
 
     The systems are named by their models, or by the files if the predictions do not name one model each.
@@ -37,7 +37,7 @@ def match_predictions(a: Path, b: Path, images: Path, quiet: bool = False) -> Ma
     skipped: list[Skipped] = []
     folder = Photographs(images)
     of_a, of_b = (add_files(read(path, skipped), folder, skipped) for path in (a, b))
-    pairs, photographs = _with_photographs(match_pairs(of_a, of_b, quiet), images, skipped)
+    pairs, photographs = _with_photographs(match_pairs(of_a, of_b), images, skipped)
     models = _model(of_a), _model(of_b)
     names = models if all(models) and models[0] != models[1] else (str(a), str(b))
     return Matched(*names, pairs, photographs, sum(not picture.file for picture in of_a), skipped)

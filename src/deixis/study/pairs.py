@@ -25,14 +25,14 @@ class Pair:
     b: Box
 
 
-def match_pairs(a: Sequence[Picture], b: Sequence[Picture], quiet: bool = False) -> list[Pair]:
+def match_pairs(a: Sequence[Picture], b: Sequence[Picture]) -> list[Pair]:
     """Match the boxes of two systems, ordered by image, then by word as in ``a``.
 
     Captions with the same words are matched by word position. Others are matched by the lemmas of the head nouns: the
     first "dog" of one caption with the first of the other. Phrase predictions are matched by the phrase and, if given,
     by the mention. Pictures need ``file`` and ``size`` (see :func:`deixis.exports.add_files`); others are skipped.
     """
-    nouns = head_nouns([*a, *b], quiet)
+    nouns = head_nouns([*a, *b])
     others = {picture.file: picture for picture in b if picture.file}
     return [
         pair

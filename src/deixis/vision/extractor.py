@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from deixis import boxes as geometry
-from deixis.device import CPU
 from deixis.errors import DeixisError
-from deixis.types import Json, Labels, Regions, require_extractor
-from deixis.vision.backbone import Backbone, EfficientNetLite, FeatureMap
-from deixis.vision.backbone import by_name as backbone_by_name
+from deixis.types import Json, Regions, require_extractor
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.descriptions import check_description, extractor_name
 from deixis.vision.frames import join_frames
 from deixis.vision.grid_extractor import VERSION as GRID_VERSION
-from deixis.vision.grid_extractor import GridExtractor, merge_labels, variant_of
+from deixis.vision.grid_extractor import GridExtractor, variant_of
 from deixis.vision.offline import offline
-from deixis.vision.pixels import Picture, as_array, as_rgb, resized, same_shape
+from deixis.vision.pixels import Picture, as_array, as_rgb
 from deixis.vision.proposals import Proposals, Proposer, TransformersDetector
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
 from deixis.vision.proposals.base import propose_batch
-from deixis.vision.roi import roi_mean
+
+if TYPE_CHECKING:  # version 2 needs no torch
+    import torch
+
+    from deixis.vision.backbone import Backbone
 
 VERSION = 1
 """Version of the extraction; increase it when the same settings give other features than before."""
@@ -57,7 +56,8 @@ class RegionExtractor:
     ) -> None:
         """Without ``parts``, backbone and proposer are built from the description when they are first needed."""
         check_description(description, name)
-        self.description, self.grid, self.top, self.device = description, grid, top, CPU
+        self.description, self.grid, self.top = description, grid, top
+        self.device: torch.device | str = "cpu"
         self.name = name or extractor_name(description)
         self._given = parts
 
@@ -69,8 +69,10 @@ class RegionExtractor:
 
     @cached_property
     def _parts(self) -> tuple[Backbone, Proposer]:
+        import torch
+
         backbone, proposer = self._given or build_parts(self.description)
-        backbone.to(self.device)
+        backbone.to(torch.device(self.device))
         if isinstance(proposer, TransformersDetector):
             proposer = replace(proposer, device=str(self.device))
         return backbone, proposer
@@ -144,7 +146,6 @@ class RegionExtractor:
         found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
         return self._pooled(given, [each.boxes for each in found], found)
 
-    @torch.inference_mode()
     def _pooled(
         self,
         images: Sequence[Picture],
@@ -152,37 +153,10 @@ class RegionExtractor:
         found: Sequence[Proposals | None],
     ) -> list[Regions]:
         """Pool the features of boxes ``places`` in the backbone's maps."""
-        whole = [as_array(image).shape[1::-1] for image in images]
-        sizes = [self.backbone.input_size(*size) for size in whole]
-        made: dict[int, Regions] = {}
-        for rows in same_shape(sizes):
-            batch = np.stack([resized(images[row], sizes[row]) for row in rows])
-            maps = self.backbone.feature_map(torch.from_numpy(batch))
-            for place, row in enumerate(rows):
-                one = replace(maps, values=maps.values[place : place + 1])
-                made[row] = self._of_map(one, sizes[row], whole[row], places[row], found[row])
-        return [made[row] for row in range(len(images))]
+        from deixis.vision.map_extractor import pool_regions
 
-    def _of_map(
-        self,
-        maps: FeatureMap,
-        size: tuple[int, int],
-        whole: tuple[int, int],
-        places: npt.NDArray[np.float32],
-        found: Proposals | None,
-    ) -> Regions:
-        """Return the regions of a photograph of ``whole`` pixels from its map, of an input of ``size`` pixels."""
-        cells = in_cells(geometry.clip(places, *whole) * np.tile(np.divide(size, whole), 2), maps)
-        features = roi_mean(maps.values[0], torch.from_numpy(cells.astype(np.float32)).to(maps.values.device))
-        return Regions(
-            boxes=places,
-            features=_half(features),
-            size=whole,
-            scores=None if found is None else found.scores,
-            labels=self._labels(features, None if found is None else found.labels),
-            grid=grid_of(maps, size, self.grid) if self.grid else None,
-            extractor=self.name,
-        )
+        pooled = pool_regions(self.backbone, images, places, found, self.grid, self.top)
+        return [replace(each, extractor=self.name) for each in pooled]
 
     @property
     def has_imagenet_classes(self) -> bool:
@@ -191,23 +165,23 @@ class RegionExtractor:
             return False
         return self.version2 is not None or self.backbone.classes == imagenet_classes()
 
-    @torch.inference_mode()
     def classify_image(self, image: Picture, side: int) -> npt.NDArray[np.float64]:
         """Class probabilities ``[C]`` of a whole photograph, stretched to a square of about ``side`` pixels."""
         if self.version2 is not None:
             return self.version2.backbone.classify_image(image, side).astype(np.float64)
-        maps = self.backbone.feature_map(torch.from_numpy(resized(image, (side, side)))[None])
-        return self.backbone.classify(maps.values.mean((2, 3)))[0].cpu().double().numpy()
+        from deixis.vision.map_extractor import classify_image
 
-    @torch.inference_mode()
+        return classify_image(self.backbone, image, side)
+
     def classify_regions(self, regions: Regions, classes: Sequence[int]) -> npt.NDArray[np.float64]:
         """Probability ``[N]`` that a region has one of these classes of the classifier.
 
         Version 1 computes it from the features. Version 2 uses the best classes that the regions have.
         """
         if self.version2 is None:
-            features = torch.as_tensor(regions.features, dtype=torch.float32, device=self.device)
-            return self.backbone.classify(features)[:, list(classes)].sum(1).cpu().double().numpy()
+            from deixis.vision.map_extractor import classify_features
+
+            return classify_features(self.backbone, regions.features, classes, self.device)
         if regions.labels is None:
             return np.zeros(len(regions))
         first = len(regions.labels.names) - len(imagenet_classes())  # classes of a detector come before
@@ -218,48 +192,19 @@ class RegionExtractor:
         """Return the regions of the sampled frames of one video segment; all frames have the same size."""
         return join_frames([self.extract(frame, image_id=image_id) for frame in frames], image_id)
 
-    def _labels(self, features: torch.Tensor, named: Labels | None) -> Labels | None:
-        """Return the classes of the detector if it has any, else those of the backbone."""
-        if not self.backbone.classes:
-            return None if named is None else Labels(named.ids, named.probs.astype(np.float16), named.names)
-        best = self.backbone.classify(features).topk(min(self.top, len(self.backbone.classes)), dim=1)
-        ids, probs = best.indices.cpu().numpy(), _half(best.values)
-        own = Labels(ids, probs, self.backbone.classes)
-        return own if named is None else merge_labels(named, own)
-
-
-def image_map(backbone: Backbone, image: Picture, cells: int) -> npt.NDArray[np.float16]:
-    """Return the feature grid of a photograph, with at most this many cells per side."""
-    height, width = as_array(image).shape[:2]
-    size = backbone.input_size(width, height)
-    with torch.inference_mode():
-        return grid_of(backbone.feature_map(torch.from_numpy(resized(image, size))[None]), size, cells)
-
-
-def grid_of(maps: FeatureMap, size: tuple[int, int], cells: int) -> npt.NDArray[np.float16]:
-    """Features ``[rows, columns, D]`` of equal tiles of the image; ``size`` is the network's input size.
-
-    Cells of the map are not such tiles: the outer cells may be centred on the outer pixels.
-    """
-    height, width = maps.values.shape[2:]
-    rows, columns = min(cells, height), min(cells, width)
-    right, bottom = np.arange(1, columns + 1) / columns, np.arange(1, rows + 1) / rows
-    x, y = (edges.ravel() for edges in np.meshgrid(right, bottom))
-    tiles = np.stack([x - 1 / columns, y - 1 / rows, x, y], axis=1) * np.tile(size, 2)
-    # a tile of one cell is sampled at its centre, a larger one is the mean of its cells
-    samples = math.ceil(max(height / rows, width / columns))
-    places = torch.from_numpy(in_cells(tiles, maps).astype(np.float32)).to(maps.values.device)
-    return _half(roi_mean(maps.values[0], places, samples).view(rows, columns, -1))
-
 
 def default_extractor(proposer: Proposer | None = None, grid: int = 0) -> RegionExtractor:
     """Return EfficientNet-lite2 on the default proposals; no part of it was trained on boxes."""
+    from deixis.vision.backbone import EfficientNetLite
+
     return RegionExtractor.of(EfficientNetLite(), proposer or default_proposer(), grid=grid)
 
 
 def named_extractor(backbone: str, proposals: str, boxes: int = 100, grid: int = 0) -> RegionExtractor:
     """Return the extractor that the command line's options describe; see the two ``by_name`` functions for names."""
-    return RegionExtractor.of(backbone_by_name(backbone), proposer_by_name(proposals, boxes), grid=grid)
+    from deixis.vision.backbone import by_name
+
+    return RegionExtractor.of(by_name(backbone), proposer_by_name(proposals, boxes), grid=grid)
 
 
 def build_parts(description: Json) -> tuple[Backbone, Proposer]:
@@ -299,14 +244,3 @@ def build_parts(description: Json) -> tuple[Backbone, Proposer]:
             "Give it a feature store made in advance, or install the package versions that it was trained with."
         )
     return built.backbone, built.proposer
-
-
-def _half(values: torch.Tensor) -> npt.NDArray[np.float16]:
-    with np.errstate(over="ignore"):  # a store refuses values that do not fit
-        return values.cpu().numpy().astype(np.float16)
-
-
-def in_cells(boxes: geometry.Array, maps: FeatureMap) -> geometry.Array:
-    """Convert boxes ``[N, 4]`` from pixels of the network's input to cells of its map, as RoIAlign counts them."""
-    # RoIAlign assumes that the first cell is centred at half a stride; here it is centred on the map's origin.
-    return (boxes - np.tile(maps.origin, 2)) / maps.stride + 0.5

@@ -61,7 +61,7 @@ def collect_evidence(
 def pair_evidence(grounder: AlbefGrounder, image: Any, texts: Sequence[str]) -> list[float]:
     """Pair evidence of texts with regions or an image."""
     (encoded,) = grounder.encode([image])
-    parses = parse(texts, quiet=True)
+    parses = parse(texts)
     phrases = [replace(one.phrase(0, len(one)), text=text) for text, one in zip(texts, parses, strict=True)]
     return grounder.pair_evidence(encoded, phrases)
 

@@ -20,8 +20,8 @@ from deixis.data.visual_genome import Triplet
 from deixis.device import device_of
 from deixis.distributed import collect, first_row, gather, replicated, share, total, world
 from deixis.errors import DeixisError
-from deixis.language.parse import parse
 from deixis.language.queries import phrase_queries
+from deixis.language.spacy_parse import spacy_parse
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.noise import fold, uniform
 from deixis.methods.albef.colours import jitter_colours, jitter_published
@@ -456,7 +456,7 @@ def _detected(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet
     """Triplets of detector labels, and of the caption phrases that name a detected class."""
     samples = data.training
     things = read_detections(Path(recipe.detections), recipe.min_score)
-    parses = iter(parse([caption.text for sample in samples for caption in sample.captions]))
+    parses = iter(spacy_parse([caption.text for sample in samples for caption in sample.captions]))
     found = {}
     for sample in samples:
         width, height = sample.image_size()

@@ -23,8 +23,8 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.lstm import run_lstm
 from deixis.layers.noise import drop, fold
 from deixis.layers.padding import PaddedRegions
+from deixis.localize.batched_votes import votes
 from deixis.localize.box_regression import apply_offsets
-from deixis.localize.votes import votes
 from deixis.methods.reir.phrases import PaddedPhrases
 from deixis.types import Place
 

@@ -117,7 +117,7 @@ class ScanGrounder:
     @torch.no_grad()
     def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
         """Return the match score of each text with the photograph (Eq. 6, 8)."""
-        words = self.network.encode_words(*self.encode_texts(parse([phrase.text for phrase in phrases], quiet=True)))
+        words = self.network.encode_words(*self.encode_texts(parse([phrase.text for phrase in phrases])))
         return [float(score) for score in self.network.scores(photo.encoded, words)[0].cpu()]
 
     def phrase_probability(self, evidence: float) -> float:
@@ -131,7 +131,7 @@ class ScanGrounder:
     @torch.no_grad()
     def scores(self, regions: Sequence[Regions], sentences: Sequence[str], batch: int = 64) -> npt.NDArray[np.float32]:
         """Return scores ``[images, sentences]`` of all pairs; regions are encoded ``batch`` images at a time."""
-        words = self.network.encode_words(*self.encode_texts(parse(sentences, quiet=True)))
+        words = self.network.encode_words(*self.encode_texts(parse(sentences)))
         rows = []
         for start in range(0, len(regions), batch):
             some = regions[start : start + batch]

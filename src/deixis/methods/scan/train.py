@@ -16,7 +16,7 @@ from deixis.data import Caption, Sample
 from deixis.device import device_of
 from deixis.distributed import collect, gather, share, world
 from deixis.language.nouns import mark_words
-from deixis.language.parse import parse
+from deixis.language.spacy_parse import spacy_parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
 from deixis.methods.scan.losses.triplet import matching_loss
@@ -93,7 +93,7 @@ def make_pairs(samples: Sequence[Sample], vocabulary: Vocabulary, count: str, ma
     marks: Sequence[tuple[bool, ...]] = [(True,) * len(caption.tokens) for _, caption in told]
     if count != "all":  # only this needs parses
         tagged = [count == "nouns" and bool(caption.tags) for _, caption in told]
-        parses = iter(parse([caption.text for (_, caption), tags in zip(told, tagged, strict=True) if not tags]))
+        parses = iter(spacy_parse([caption.text for (_, caption), tags in zip(told, tagged, strict=True) if not tags]))
         marks = [
             _tagged(caption, vocabulary) if tags else mark_words(next(parses), count, vocabulary)
             for (_, caption), tags in zip(told, tagged, strict=True)

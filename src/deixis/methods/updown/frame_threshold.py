@@ -21,7 +21,7 @@ def frame_threshold(captioner: Captioner, data: TrainingData) -> float:
     Counted are the words and frames with a true box: a shown box is right if its IoU with one of them is over .5.
     """
     some = [s for s in data.validation if s.captions and any(len(e.boxes) for e in s.entities)][:CLIPS]
-    parses = parse([sample.captions[0].text for sample in some], quiet=True)
+    parses = parse([sample.captions[0].text for sample in some])
     shares: list[float] = []
     right: list[bool] = []
     for sample, parsed in zip(some, parses, strict=True):

@@ -16,7 +16,8 @@ from deixis.distributed import collect, share
 from deixis.errors import DeixisError
 from deixis.language.classes import ObjectClasses
 from deixis.language.nouns import mark_words
-from deixis.language.parse import Parse, parse, parse_words
+from deixis.language.parse import Parse, parse_words
+from deixis.language.spacy_parse import spacy_parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.noise import fold
 from deixis.layers.padded import temporal_rows
@@ -326,7 +327,7 @@ class Validation:
             some = ids[start : start + VALIDATED]
             regions = [self.data.regions[image] for image in some]
             candidates = [beam[0] for beam in captioner.decode(regions)]
-            parses = parse_words([candidate.words for candidate in candidates], quiet=True)
+            parses = parse_words([candidate.words for candidate in candidates])
             found += [_grounded(*each) for each in zip(some, regions, candidates, parses, strict=True)]
         return collect(found)
 
@@ -393,7 +394,7 @@ def _marks(
 ) -> list[tuple[tuple[bool, ...], ...]]:
     """Marks of the words of each caption, for samples with captions; the end of a caption is never marked."""
     captions = [[c.text for c in sample.captions if c.tokens] for sample in samples]
-    parses = iter(parse([text for texts in captions for text in texts]))
+    parses = iter(spacy_parse([text for texts in captions for text in texts]))
     return [tuple((*marked(next(parses))[:max_words], False) for _ in texts) for texts in captions if texts]
 
 
@@ -406,7 +407,7 @@ def _with_boxes(
 ) -> list[Example]:
     """Add the boxes of each phrase, with their class, as targets of its head noun."""
     ids = {name: number for number, name in enumerate(names)}
-    parses = iter(parse([c.text for s in samples for c in s.captions if c.tokens]))
+    parses = iter(spacy_parse([c.text for s in samples for c in s.captions if c.tokens]))
     supervised = []
     for example, sample in zip(examples, [s for s in samples if any(c.tokens for c in s.captions)], strict=True):
         targets = []

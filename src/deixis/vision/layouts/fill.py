@@ -45,7 +45,7 @@ class Map:
 
     def add(self, image_id: str, regions: Regions) -> Regions:
         """Return the regions with grid and image vector of the photograph."""
-        from deixis.vision.extractor import image_map
+        from deixis.vision.map_extractor import image_map
 
         path = self.photographs.find(image_id)
         if path is None:
