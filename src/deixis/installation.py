@@ -131,18 +131,20 @@ def _backbone() -> str:
 
 
 def _captioner() -> str:
-    from deixis.pipelines.models import load_captioner
+    from deixis.pipelines.models import backend_of, load_captioner
 
-    return f"loads; extractor {load_captioner().extractor.name}"
+    captioner = load_captioner()
+    return f"loads; runs on {backend_of(captioner)}; extractor {captioner.extractor.name}"
 
 
 def _grounder() -> str:
     if DEFAULT_GROUNDER not in model_names():
         raise DeixisError("not part of this version. Give deixis ground a --model.")
-    from deixis.pipelines.models import load_grounder
+    from deixis.pipelines.models import backend_of, load_grounder
 
-    extractor = load_grounder().extractor
-    return f"loads; extractor {'none' if extractor is None else extractor.name}"
+    grounder = load_grounder()
+    extractor = "none" if grounder.extractor is None else grounder.extractor.name
+    return f"loads; runs on {backend_of(grounder)}; extractor {extractor}"
 
 
 def _disk() -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_models import VOCABULARY, noise, save_noise
 
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.config import AlbefConfig
@@ -27,6 +26,7 @@ from deixis.pipelines.photo import Photo
 from deixis.types import Json
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.grid_extractor import describe
+from small_models import VOCABULARY, noise, save_noise
 
 PHRASES = ["a red ball", "the dog"]
 

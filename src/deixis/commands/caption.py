@@ -149,5 +149,5 @@ def caption(
         if picture is not None:
             console.print(f"drawn: {picture}", markup=False)
     if profile:
-        console.print(clock.table())
+        console.print(clock.table(models.backends))
     return 0

@@ -313,8 +313,8 @@ class Clock:
                 return
             yield item
 
-    def table(self) -> Table:
-        """Seconds of each part, and the peak memory."""
+    def table(self, backends: Mapping[str, str] | None = None) -> Table:
+        """Seconds of each part, the peak memory, and what runs each network (``backends``)."""
         import resource
 
         table = Table("part", Column("seconds", justify="right"), Column("CPU seconds", justify="right"))
@@ -326,6 +326,8 @@ class Clock:
         megabytes = peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6  # macOS counts bytes, Linux kibibytes
         table.add_section()
         table.add_row("peak memory", f"{megabytes:.0f} MB", "")
+        for name, backend in (backends or {}).items():
+            table.add_row(f"backend of {name}", backend, "")
         return table
 
 

@@ -38,25 +38,42 @@ class CaptionOptions:
 
 DEFAULT = CaptionOptions()
 
+Measure = Callable[[str], AbstractContextManager[None]]
+"""Timer of a named part of the pipeline."""
 
-def caption(photos: Sequence[Photo], models: Models, options: CaptionOptions = DEFAULT) -> list[CaptionResult]:
+
+def untimed(part: str) -> AbstractContextManager[None]:
+    """Measure nothing."""
+    return nullcontext()
+
+
+def caption(
+    photos: Sequence[Photo], models: Models, options: CaptionOptions = DEFAULT, measure: Measure = untimed
+) -> list[CaptionResult]:
     """Caption photographs and clips; every step is one line of this function or of :func:`finish`."""
     check_option(models, options.place or default_place(models))
     if any(isinstance(photo, Clip) for photo in photos):
         return [
-            _caption_clip(one, models, options) if isinstance(one, Clip) else caption([one], models, options)[0]
+            _caption_clip(one, models, options)
+            if isinstance(one, Clip)
+            else caption([one], models, options, measure)[0]
             for one in photos
         ]
-    prepare(photos, models, options)
+    with measure("encode"):
+        prepare(photos, models, options)
     grounder = models.grounder if reranks(models, options) else None
     generation = models.captioner.generation
     width = generation.beam if grounder is None else generation.rerank_beam or generation.beam
-    beams = models.captioner.decode([photo.regions(models.extractor) for photo in photos], width)
-    parse_batch(photos, [[candidate.words for candidate in beam] for beam in beams])
-    chosen = [choose(beam, photo, grounder, models, options) for photo, beam in zip(photos, beams, strict=True)]
-    blank = models.blank if "gain" in options.checks else None
-    gains = [math.inf] * len(chosen) if blank is None else information_gains(chosen, models.captioner, blank)
-    return [finish(*each, models, options) for each in zip(photos, chosen, gains, strict=True)]
+    with measure("decode"):
+        beams = models.captioner.decode([photo.regions(models.extractor) for photo in photos], width)
+    with measure("parse"):
+        parse_batch(photos, [[candidate.words for candidate in beam] for beam in beams])
+    with measure("rerank"):
+        chosen = [choose(beam, photo, grounder, models, options) for photo, beam in zip(photos, beams, strict=True)]
+    with measure("check"):
+        blank = models.blank if "gain" in options.checks else None
+        gains = [math.inf] * len(chosen) if blank is None else information_gains(chosen, models.captioner, blank)
+    return [finish(*each, models, options, measure) for each in zip(photos, chosen, gains, strict=True)]
 
 
 def choose(
@@ -111,10 +128,14 @@ def caption_by_frames(clip: Clip, models: Models, options: CaptionOptions) -> Ca
     return CaptionResult(clip.source, grounded, (*middle.warnings, told), middle.trace)
 
 
-def finish(photo: Photo, chosen: Candidate, gain: float, models: Models, options: CaptionOptions) -> CaptionResult:
+def finish(
+    photo: Photo, chosen: Candidate, gain: float, models: Models, options: CaptionOptions, measure: Measure = untimed
+) -> CaptionResult:
     """Check a sentence and ground its noun phrases."""
-    chosen, warnings = run_checks(chosen, photo, models, gain, options.checks)
-    groundings, words = place(chosen, photo, models, options.place or default_place(models), options.heat)
+    with measure("check"):
+        chosen, warnings = run_checks(chosen, photo, models, gain, options.checks)
+    with measure("place"):
+        groundings, words = place(chosen, photo, models, options.place or default_place(models), options.heat)
     grounded = GroundedCaption(
         words=chosen.words,
         groundings=groundings,
@@ -149,16 +170,14 @@ def caption_stream(
     photos: Iterable[Photo],
     models: Models,
     options: CaptionOptions = DEFAULT,
-    measure: Callable[[str], AbstractContextManager[None]] = lambda part: nullcontext(),
+    measure: Measure = untimed,
 ) -> Iterator[CaptionResult]:
-    """Caption any number of photographs in batches, in their order; ``measure`` is a timer for the part "caption".
+    """Caption any number of photographs in batches, in their order; ``measure`` times the parts of the pipeline.
 
     After an interrupt, the photographs that are already opened are captioned before it is raised.
     """
     for some in _batches(iter(photos)):
-        with measure("caption"):
-            results = caption(some, models, options)
-        yield from results
+        yield from caption(some, models, options, measure)
 
 
 def _batches(photos: Iterator[Photo]) -> Iterator[list[Photo]]:

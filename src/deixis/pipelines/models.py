@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -75,6 +76,11 @@ class Models:
     def hash(self) -> str:
         """The hash in results: those of both models."""
         return self.captioner.hash if self.grounder is None else f"{self.captioner.hash}+{self.grounder.hash}"
+
+    @property
+    def backends(self) -> dict[str, str]:
+        """What runs each network, by the name of its model."""
+        return {one.name: backend_of(one) for one in (self.captioner, self.grounder) if one is not None}
 
     @cached_property
     def extractor(self) -> RegionExtractor:
@@ -195,7 +201,13 @@ def _load(given: str | Path, kinds: dict[str, tuple[str, str]], device: str) -> 
 
 
 def on_cpu(device: str) -> bool:
-    """Return whether models run on the CPU, without torch: "cpu", or "auto" on a machine without an NVIDIA driver."""
+    """Return whether models run on the CPU, without torch: "cpu", or "auto" without torch or an NVIDIA driver."""
     if device == "auto":
-        return not any(Path(path).exists() for path in NVIDIA_DRIVERS)
+        return find_spec("torch") is None or not any(Path(path).exists() for path in NVIDIA_DRIVERS)
     return device == "cpu"
+
+
+def backend_of(model: Captioner | PhraseGrounder) -> str:
+    """Return what runs the network of a model: "numpy" or "torch"."""
+    calls = getattr(model, "calls", None)  # matchers and ReIR have torch only
+    return "torch" if calls is None else str(calls.backend)
