@@ -203,7 +203,7 @@ def _load(given: str | Path, kinds: dict[str, tuple[str, str]], device: str) -> 
 def on_cpu(device: str) -> bool:
     """Return whether models run on the CPU, without torch: "cpu", or "auto" without torch or an NVIDIA driver."""
     if device == "auto":
-        return find_spec("torch") is None or not any(Path(path).exists() for path in NVIDIA_DRIVERS)
+        return not any(Path(path).exists() for path in NVIDIA_DRIVERS) or find_spec("torch") is None
     return device == "cpu"
 
 

@@ -394,7 +394,7 @@ class Decoder(nn.Module):
         return torch.stack(attention, 2)
 
     def _head_attention(self, encoded: Encoded, query: Tensor) -> Tensor:
-        """Energies ``[I, C, heads, N]`` of multi-head attention: q . k / sqrt(width), each head with a slice of both.
+        """Energies ``[I, C, heads, N]`` of multi-head attention (DA Sec. 4.4): q . k / sqrt(width) of slices of both.
 
         Slices differ by one where the number of heads does not divide the width.
         """
