@@ -32,7 +32,7 @@ VERB = "import sys; from deixis.cli import run; sys.exit(run(sys.argv[1:]))"
 def run(*args: str | Path, without: bool = True, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a verb in a process in which the packages of training cannot be imported."""
     command = [sys.executable, "-c", (WITHOUT if without else "") + VERB, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000)
     assert done.returncode == code, done.stderr
     return done
 
