@@ -40,7 +40,8 @@ class RegionExtractor:
 
     ``description`` has all settings that affect the features; ``name`` is a short form of it. A model stores both and
     refuses regions of another extractor. ``grid`` > 0 adds a feature grid of at most ``grid`` cells per side; ``top``
-    classes are kept for each region. The grid is not part of the name, because it does not change the regions.
+    classes are kept for each region. ``maps`` keeps the maps of version 2, from which other boxes can be pooled. Grid
+    and maps are not part of the name, because they do not change the regions.
 
     Features, grids and class probabilities are float16, as in a feature store, so that extracted and stored features
     are equal. A description of version 2 is extracted by :class:`~deixis.vision.grid_extractor.GridExtractor`.
@@ -53,10 +54,11 @@ class RegionExtractor:
         top: int = 5,
         parts: tuple[Backbone, Proposer] | None = None,
         name: str = "",
+        maps: bool = False,
     ) -> None:
         """Without ``parts``, backbone and proposer are built from the description when they are first needed."""
         check_description(description, name)
-        self.description, self.grid, self.top = description, grid, top
+        self.description, self.grid, self.top, self.maps = description, grid, top, maps
         self.device: torch.device | str = "cpu"
         self.name = name or extractor_name(description)
         self._given = parts
@@ -88,7 +90,7 @@ class RegionExtractor:
                 f"this version of deixis does not support the extractor {self.name}. Update deixis, or give it a "
                 "feature store made in advance."
             )
-        return GridExtractor(variant, self.grid, self.top)
+        return GridExtractor(variant, self.grid, self.top, self.maps)
 
     @property
     def backbone(self) -> Backbone:
@@ -119,8 +121,9 @@ class RegionExtractor:
         return "layout" in self.description
 
     def accepts(self, regions: Regions) -> bool:
-        """Return whether regions were made by this extractor and have a grid if one is needed."""
-        return regions.extractor == self.name and (self.grid == 0 or regions.grid is not None)
+        """Return whether regions were made by this extractor and have grid and maps if they are needed."""
+        gridded = self.grid == 0 or regions.grid is not None
+        return regions.extractor == self.name and gridded and (not self.maps or bool(regions.maps))
 
     def require(self, regions: Regions) -> None:
         """Raise an error that names both extractors if regions were made by another one."""

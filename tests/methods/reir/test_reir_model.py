@@ -25,7 +25,8 @@ from deixis.pipelines.ground import ground
 from deixis.pipelines.models import load_grounder
 from deixis.pipelines.photo import Photo
 from deixis.types import Grounding, Phrase, Regions
-from deixis.vision.extractor import named_extractor
+from deixis.vision.extractor import RegionExtractor, named_extractor
+from deixis.vision.grid_extractor import describe
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "in", "red", "hat", "on", "the"]], minimum=1)
 
@@ -288,3 +289,31 @@ def test_moved_boxes_are_pooled_where_there_is_a_grid(folder: tuple[Path, Path],
     assert min(np.abs(np.subtract(found.initial_box, box)).max() for box in boxes) < 1e-3
     again = Grounding.from_json(found.to_json())
     assert again.initial_box == found.initial_box
+
+
+def test_moved_boxes_are_pooled_from_maps_of_version_2(tmp_path: Path) -> None:
+    """A model that was trained with maps extracts them for a fresh photograph and refuses regions without them."""
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 90, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    extractor = RegionExtractor(describe("v2"), maps=True)
+    features = extractor.extract(pixels).features.shape[1]
+    torch.manual_seed(0)
+    sizes = {"words": 6, "width": 8, "hidden": 8, "names": "none"}
+    network = ReirNet(ReirConfig(vocabulary=len(VOCABULARY), features=features, **sizes))
+    with torch.no_grad():
+        network.coarse.offset.bias.copy_(torch.tensor([2.0, 1.0, -2.0, -2.0]))
+    ReirGrounder(network, VOCABULARY, extractor.to_json(), "maps", maps=True).save_pretrained(tmp_path / "model")
+    grounder = ReirGrounder.from_pretrained(tmp_path / "model")
+    assert grounder.repools
+    assert grounder.signature == ""
+    photo = Photo(tmp_path / "photo.png")
+    (found,) = ground(photo, ["the dog"], grounder)
+    regions = photo.regions(grounder.extractor)
+    assert regions.maps
+    assert not grounder.extractor.accepts(replace(regions, maps=()))
+    assert found.initial_box is not None
+    plain = ReirGrounder(network, VOCABULARY, extractor.to_json(), "plain")
+    assert plain.signature == "moved:not_pooled"
+    kept = next(plain.find([regions], [[alone("the dog")]]))[0]
+    pooled = next(grounder.find([regions], [[alone("the dog")]]))[0]
+    np.testing.assert_allclose(kept.attention, pooled.attention, rtol=1e-5)  # the coarse stage is the same

@@ -362,9 +362,11 @@ def test_moved_boxes_are_pooled_again() -> None:
     """The second stage reads the features at the moved boxes, and those of the proposals without a grid."""
     refiner, regions, phrases = small(), seen(), asked()
     asked_for: list[Tensor] = []
+    rows: list[Tensor] = []
 
-    def repool(boxes: Tensor) -> Tensor:
+    def repool(boxes: Tensor, index: Tensor) -> Tensor:
         asked_for.append(boxes)
+        rows.append(index)
         return boxes.new_ones(*boxes.shape[:-1], 6)
 
     plain = refiner(regions, phrases, called(regions)).fine
@@ -372,6 +374,7 @@ def test_moved_boxes_are_pooled_again() -> None:
     assert plain is not None
     assert again is not None
     torch.testing.assert_close(asked_for[0], again.boxes)
+    torch.testing.assert_close(rows[0], again.index)
     torch.testing.assert_close(plain.boxes, again.boxes)
     assert not torch.allclose(plain.regions, again.regions)
     ones = refiner.add_location(refiner.embed_appearance(again.boxes.new_ones(*again.boxes.shape[:-1], 6)), again.boxes)

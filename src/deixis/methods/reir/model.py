@@ -57,16 +57,20 @@ class ReirGrounder:
         name: str,
         calibration: Calibration | None = None,
         grid: int = 0,
+        maps: bool = False,
     ) -> None:
-        """``grid`` is the largest number of cells per side of the feature grid that moved boxes are pooled from."""
+        """``grid`` is the largest number of cells per side of the feature grid that moved boxes are pooled from.
+
+        With ``maps`` they are pooled from the maps of an extractor of version 2.
+        """
         self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
-        self.extractor = RegionExtractor(extractor["description"], grid=grid, name=extractor["name"])
+        self.extractor = RegionExtractor(extractor["description"], grid=grid, name=extractor["name"], maps=maps)
         self.calibration = calibration or Calibration()
 
     @property
     def repools(self) -> bool:
         """Whether moved boxes are pooled again: the network regresses boxes, and the extractor gives grids."""
-        return self._refines and self.network.config.repool and self.extractor.grid > 0
+        return self._refines and self.network.config.repool and (self.extractor.grid > 0 or self.extractor.maps)
 
     @property
     def signature(self) -> str:
@@ -143,7 +147,7 @@ class ReirGrounder:
             device = device_of(self.network)
             phrases = to_device(pad_phrases(asked, self.vocabulary, embed=named), device)
             names = name_vectors(some, self.network.config.top_names).to(device) if named else None
-            again = repooler(some) if self.repools else None
+            again = repooler(some, self.extractor.description) if self.repools else None
             found = self.network(to_device(pad_regions(some), device), phrases, names, place, again)
             answer = to_device(found.predict(), CPU)
             attention = found.attention.cpu().double().numpy()  # [I, P, N]
@@ -169,6 +173,7 @@ class ReirGrounder:
             "calibration": asdict(self.calibration),
             "extractor": self.extractor.to_json(),
             "grid": self.extractor.grid,
+            "maps": self.extractor.maps,
         }
         write_model(folder, config, self.network, self.vocabulary, extras)
 
@@ -183,7 +188,8 @@ class ReirGrounder:
             grid = int(config.get("grid", 0))  # models of version 0.1 have none
             if not 0 <= grid <= MAX_GRID:
                 raise ValueError(f"grid must be 0 to {MAX_GRID}")
-            grounder = cls(network, vocabulary, config["extractor"], str(config["name"]), calibration, grid)
+            maps = bool(config.get("maps", False))
+            grounder = cls(network, vocabulary, config["extractor"], str(config["name"]), calibration, grid, maps)
             grounder.hash = folder_hash(folder)
         return grounder
 

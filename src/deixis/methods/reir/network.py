@@ -38,8 +38,8 @@ BOUNDS = {"dropout": (0, 1), "keep": (1, 1000), "top_names": (0, 1000), "min_sim
 MIN_NAME = 0.01
 """Smallest s^a whose logarithm is taken, so that no region is excluded by its name alone."""
 
-Repool = Callable[[Tensor], Tensor]
-"""Features ``[I, P, K, F]`` of boxes ``[I, P, K, 4]`` (fractions of the image), pooled from the feature grids."""
+Repool = Callable[[Tensor, Tensor], Tensor]
+"""Features ``[I, P, K, F]`` of boxes ``[I, P, K, 4]`` (fractions of the image) that were the regions ``[I, P, K]``."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class ReirNet(nn.Module):
             # no gradient from the matching to the position of boxes
             boxes = apply_offsets(boxes, gather_regions(coarse.offsets, index)).clamp(0, 1).detach()
         if moved and repool is not None and self.config.repool:
-            kept = self.embed_appearance(repool(boxes))
+            kept = self.embed_appearance(repool(boxes, index))
         else:
             kept = gather_regions(appearance.unsqueeze(1).expand(shape), index)
         return boxes, self.drop(self.add_location(kept, boxes), random, 2)

@@ -45,7 +45,7 @@ from deixis.training.data import TrainingData
 from deixis.training.loop import train
 from deixis.training.recipe import Phase
 from deixis.training.types import Scores
-from deixis.types import Grounding, Point, Regions
+from deixis.types import Grounding, Json, Point, Regions
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.repool import can_repool, repooler
 
@@ -163,8 +163,12 @@ def collate(
     categories: Mapping[str, int],
     config: ReirConfig,
     keys: Tensor | None = None,
+    extractor: Json | None = None,
 ) -> Batch:
-    """Pad regions and captions to the largest numbers of the batch; ``keys [I]`` are random keys of the examples."""
+    """Pad regions and captions to the largest numbers of the batch; ``keys [I]`` are random keys of the examples.
+
+    ``extractor`` is the description of the region extractor; without it, moved boxes are not pooled again.
+    """
     if keys is not None:  # an image has the key of its first caption
         first = {example.image_id: row for row, example in reversed(list(enumerate(examples)))}
         keys = keys[sorted(first.values())]
@@ -172,7 +176,8 @@ def collate(
     seen, named = [regions[example.image_id] for example in examples], config.names != "none"
     phrases = pad_phrases([example.descriptions for example in examples], vocabulary, categories, named)
     names = name_vectors(seen, config.top_names) if named else None
-    return Batch(replace(pad_regions(seen), keys=keys), phrases, names, repooler(seen) if config.repool else None)
+    pool = repooler(seen, extractor) if config.repool and extractor is not None else None
+    return Batch(replace(pad_regions(seen), keys=keys), phrases, names, pool)
 
 
 def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Callbacks) -> None:
@@ -195,15 +200,20 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         # one pass in place of many small ones in the first epoch
         text_vectors([text for e in examples for d in e.descriptions for text in d.texts()])
     validation = Validation(data)
-    grid = max(like.grid.shape[:2]) if like.grid is not None and can_repool(like) else 0
-    if config.regress != "none" and config.two_stages and config.repool and not grid:
+    description = data.extractor["description"]
+    pooled, maps = can_repool(like, description), bool(like.maps)
+    grid = max(like.grid.shape[:2]) if pooled and not maps and like.grid is not None else 0
+    if config.regress != "none" and config.two_stages and config.repool and not pooled:
         callbacks.message(
-            "The features have no grid, so that moved boxes keep the features of their proposals. To pool them again, "
-            "extract with deixis features --grid 18."
+            "The features have no grid that boxes can be pooled from, so that moved boxes keep the features of their "
+            "proposals. To pool them again, extract with deixis features --grid 18, or with --maps for an extractor of "
+            "version 2."
         )
 
     def grounder(network: Network, calibration: Calibration | None = None) -> ReirGrounder:
-        return ReirGrounder(network.refiner, vocabulary, data.extractor, recipe.name, calibration, grid)
+        return ReirGrounder(
+            network.refiner, vocabulary, data.extractor, recipe.name, calibration, grid, pooled and maps
+        )
 
     def validate(network: Network, phase: Phase) -> Scores:
         return validation.scores(grounder(network))
@@ -220,7 +230,7 @@ def train_reir(recipe: ReirRecipe, data: TrainingData, out: Path, callbacks: Cal
         recipe,
         network,
         examples,
-        lambda some, keys: collate(some, data.regions, vocabulary, categories, config, keys),
+        lambda some, keys: collate(some, data.regions, vocabulary, categories, config, keys, description),
         out,
         validate,
         save,
