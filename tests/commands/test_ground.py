@@ -10,7 +10,7 @@ from PIL import Image
 
 from deixis import cli
 from deixis.calibration import Calibration
-from small_models import VOCABULARY, save_noise, small_fusion, small_matcher
+from small_models import VOCABULARY, save_noise, small_captioner, small_fusion, small_matcher
 
 ASKED = ["a dog", "a red ball"]
 
@@ -152,3 +152,15 @@ def test_an_unreadable_photograph_is_an_error_before_the_model_is_loaded(
     (tmp_path / "photo.png").write_bytes(b"nothing")
     assert cli.run(["ground", str(tmp_path / "photo.png"), "a dog"]) == 1
     assert "cannot be read as an image" in capsys.readouterr().err
+
+
+def test_a_picture_of_words_in_several_models(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_captioner(name="writer").save_pretrained(tmp_path / "writer")
+    words, models = tmp_path / "words.svg", [str(tmp_path / "writer"), str(folder / "matcher")]
+    asked = ["--caption", "a dog and a ball", "--words", str(words), "--against", *models]
+    assert cli.run(order(folder, *asked, model="matcher")) == 0
+    drawn = words.read_text()
+    assert all(text in drawn for text in ("writer", "matcher", "dog:", "ball:"))
+    capsys.readouterr()
+    assert cli.run(order(folder, "a dog", "--words", str(words), model="matcher")) == 2
+    assert "Give it with --caption" in capsys.readouterr().err

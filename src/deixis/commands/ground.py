@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from rich.table import Column, Table
@@ -15,6 +15,9 @@ from deixis.corpus.options import CorpusOptions
 from deixis.errors import UsageError
 from deixis.pipelines.models import DEFAULT_GROUNDER
 from deixis.types import SCHEMA, Grounding, HeatPlace, Place
+
+if TYPE_CHECKING:
+    from deixis.pipelines.photo import Photo
 
 
 def ground(
@@ -27,6 +30,7 @@ def ground(
     draw: Path | None = None,
     heat: Path | None = None,
     against: tuple[str, ...] = (),
+    words: Path | None = None,
     min_score: float = 0.0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -46,22 +50,29 @@ def ground(
         place: box rule: attention or vote for models that attend to regions; heat, alpha or threshold for heat maps.
         draw: write the photograph with the boxes (.png, .svg, .jpg).
         heat: write a sheet with the heat map of each phrase.
-        against: other models whose heat maps, or boxes, the sheet of --heat shows beside those of the model.
+        against: other models whose heat maps, or boxes, the sheet of --heat shows beside those of the model; for
+            --words, captioners and matchers.
+        words: write the attention of the nouns of --caption to the regions, a row for each model of --against, or for
+            the model.
         min_score: leave out phrases with a smaller score; below .5 a phrase is probably absent.
         as_json: write a line of JSON for each phrase to stdout.
     """
     if corpus.given():
         from deixis.corpus.work import GroundWork
 
-        if caption or draw or heat:
-            raise UsageError("--caption, --draw and --heat are for one photograph. Remove them, or remove --parts.")
+        if caption or draw or heat or words:
+            raise UsageError(
+                "--caption, --draw, --heat and --words are for one photograph. Remove them, or remove --parts."
+            )
         return write_parts(GroundWork(model, phrases, place, device), [photo], corpus, stderr_console(quiet))
     if bool(phrases) == bool(caption.strip()):
         raise UsageError("no phrase is given. Give phrases after the photograph, or a sentence with --caption.")
     if any(not phrase.strip() for phrase in phrases):
         raise UsageError('a phrase is empty. Write what to find, for example "a dog".')
-    if against and heat is None:
-        raise UsageError("--against adds models to the sheet of --heat. Name its file with --heat.")
+    if against and heat is None and words is None:
+        raise UsageError("--against adds models to a picture. Name its file with --heat or --words.")
+    if words is not None and not caption:
+        raise UsageError("--words shows the attention of the words of a sentence. Give it with --caption.")
     console = stderr_console(quiet)
     with console.status("loading the model"):
         from deixis.pipelines.clip import open_source
@@ -91,6 +102,9 @@ def ground(
                 sheets.append((loaded.name, ground_photo(opened, caption or list(phrases), loaded)))
         drawn = heat_comparison(opened.image, sheets) if against else heat_sheet(opened.image, kept)
         save_drawing(drawn, heat)
+    if words is not None:
+        with console.status("reading the attention of words"):
+            _draw_words(opened, caption, against or (model,), device, words)
     if as_json:
         about = {"model_hash": grounder.hash, "schema": SCHEMA}
         for one in kept:
@@ -100,10 +114,22 @@ def ground(
     if len(kept) < len(found):
         low = ", ".join(f"{one.text} ({one.score:.2f})" for one in found if one.score < min_score)
         console.print(f"left out, with a score below {min_score:g}: {low}", markup=False)
-    for file in (draw, heat):
+    for file in (draw, heat, words):
         if file is not None:
             console.print(f"drawn: {file}", markup=False)
     return 0
+
+
+def _draw_words(photo: Photo, caption: str, models: Sequence[str], device: str, out: Path) -> None:
+    """Draw the attention of the nouns of a caption in several models."""
+    from deixis.pipelines.models import load_model
+    from deixis.pipelines.word_attention import attend_words
+    from deixis.show.drawing import save_drawing
+    from deixis.show.panels import draw_word_attention
+
+    found = [attend_words(photo, caption, load_model(model, device)) for model in models]
+    rows = [(one.model, one.words, one.weights, one.boxes) for one in found]
+    save_drawing(draw_word_attention(photo.image, caption, rows), out)
 
 
 def _table(found: Sequence[Grounding]) -> Table:

@@ -1,12 +1,16 @@
-"""Pictures of one photograph: attention of the branches of a captioner, and captions of several models."""
+"""Pictures of one photograph: attention of branches, of words in several models, and captions of several models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
+from deixis import boxes as geometry
 from deixis.errors import DeixisError
+from deixis.localize.heat import heat_map
 from deixis.show.draw import Mark, Span, caption_spans, colour, draw_marks, draw_photo, draw_text
 from deixis.show.drawing import FAINT, Drawing, beside, framed, stack
 from deixis.show.heat import overlay
@@ -51,6 +55,39 @@ def draw_branches(
         rows.append(beside([word, *cells, cell(grounding, colour(i))], GAP))
     sentence = draw_text(caption_spans(caption), rows[0].width, round(size * 1.4), padding=0)
     return framed(stack([sentence, *rows], GAP), GAP)
+
+
+def draw_word_attention(
+    image: Image.Image,
+    sentence: str,
+    rows: Sequence[tuple[str, Sequence[str], npt.NDArray[np.floating], npt.NDArray[np.floating]]],
+    shown: int = 3,
+    width: int = CELL,
+) -> Drawing:
+    """Draw a row for each model and a column for each noun of a sentence (POS-SCAN, Fig. 1 and 4).
+
+    A row has the name of the model, the words, their weights ``[words, N]`` and the boxes ``[N, 4]`` of the regions.
+    Each picture has the heat of all weights, and the ``shown`` regions of the largest weights with their values; the
+    box of the largest is thick.
+    """
+    size, narrow = max(12, width // 18), width // 2
+    lines: list[Drawing] = []
+    for model, words, weights, boxes in rows:
+        cells = []
+        for number, (word, row) in enumerate(zip(words, weights, strict=True)):
+            best = np.argsort(-row, kind="stable")[:shown]
+            photo = overlay(image, heat_map(row, boxes, image.size))
+            first, *others = (geometry.as_box(boxes[n]) for n in best)
+            mark = Mark(first, "", colour(number), tuple(others)).scaled(photo.width / image.width)
+            below = f"{word}: {', '.join(f'{row[n]:.2f}' for n in best)}"
+            note = draw_text([Span(below, colour(number))], width, size, padding=2)
+            cells.append(stack([draw_marks(photo, [mark], width), note]))
+        name = draw_text([Span(model)], narrow, size, padding=0, ink=FAINT)
+        lines.append(beside([name, *cells], GAP))
+    if not lines:
+        raise ValueError("a picture of attention needs at least one model")
+    wide = max(line.width for line in lines)
+    return framed(stack([draw_text([Span(sentence)], wide, round(size * 1.4), padding=0), *lines], GAP), GAP)
 
 
 def draw_comparison(
