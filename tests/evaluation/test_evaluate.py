@@ -285,6 +285,11 @@ def test_a_matcher_is_also_scored_on_retrieval(world: World) -> None:
     _, result = evaluate_grounder(matcher, world.reference(), world.photos)
     scores = {score.name: score for score in result.scores}
     assert {"pointing", "attention_accuracy", "i2t_R@1", "t2i_median_rank"} <= set(scores)
+    at_head = scores["attention_accuracy_head"]  # phrases of scenes have one noun
+    assert at_head.signature.endswith("|words:head")
+    assert matcher.placing.words == "nouns"
+    _, attended = evaluate_grounder(matcher, world.reference(), world.photos, "attention")
+    assert at_head.value == next(score.value for score in attended.scores if score.name == "attention_accuracy")
     assert scores["t2i_R@5"].value == 1.0  # there are four images
     assert scores["t2i_R@5"].signature.startswith("data:scenes|split:test|images:4")
     bare = world.reference([replace(sample, entities=()) for sample in world.samples])

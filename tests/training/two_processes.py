@@ -114,10 +114,9 @@ def fusion(loss: str = "amc", **changes: Any) -> Parts:
     pieces = WordPieces.build([c.text for s in samples for c in s.captions], 1)
     torch.manual_seed(0)
     network = albef.Network(recipe, AlbefNet(replace(model, vocabulary=len(pieces))), pieces)
-    triplets = albef.find_triplets(recipe, data)
-    for sample in samples[::3]:  # images without boxes
-        triplets[sample.image_id] = []
-    examples = albef.make_examples(recipe, samples, pieces, triplets)
+    boxed, bare = albef.find_triplets(recipe, data), {sample.image_id for sample in samples[::3]}
+    made = albef.make_examples(recipe, samples, pieces, lambda s: () if s.image_id in bare else boxed(s))
+    examples = list(made)
 
     def collate(some: Any, keys: Tensor) -> albef.Batch:
         return albef.collate(

@@ -32,8 +32,9 @@ MATCHER is scan, pos-scan or the folder of a trained matcher. Without a folder t
 RUN; small recipes train small matchers. For example:
   deixis train distributed-attention-small --teacher pos-scan --cycle --reward cider --data ...
 
---dry-run (captioners, without --data, --features and --out) builds the network on random tensors of the published
-shapes and prints parameters, peak memory, seconds a step, steps and hours of the whole schedule; --json as JSON."""
+--dry-run (captioners, and fusion models on pixels, without --data, --features and --out) builds the network on random
+tensors of the published shapes and prints parameters, peak memory, seconds a step, steps and hours of the whole
+schedule; --json as JSON."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,25 @@ def cli(args: Sequence[str]) -> int:
     added, others = AddedLosses.parse(rest)
     recipe = added.add_to(find_recipe(name))
     if "--dry-run" in others:
-        return dry_run(recipe, others)
+        return measure(recipe, others)
     features: Any = tyro.MISSING if recipe.uses_regions else ()
     default = Options(data=tyro.MISSING, features=features, out=tyro.MISSING, recipe=recipe)
     options: Any = Options
     return train(tyro.cli(options[type(recipe)], default=default, args=rest, prog=f"deixis train {name}"))
 
 
-def dry_run(recipe: Recipe, args: Sequence[str]) -> int:
+def measure(recipe: Recipe, args: Sequence[str]) -> int:
     """Measure a recipe at full size; ``args`` are values of the recipe, and --json."""
-    from deixis.runs.dry_run import with_arguments
+    from deixis.methods.albef.recipes import AlbefRecipe
+    from deixis.runs import dry_run, dry_run_fusion
 
+    values = [arg for arg in args if arg not in ("--json", "--dry-run")]
     with stderr_console("--json" in args).status(f"{recipe.name} on random tensors"):
-        found = with_arguments(recipe, [arg for arg in args if arg not in ("--json", "--dry-run")])
+        found: dry_run.DryRun | dry_run_fusion.FusionDryRun
+        if isinstance(recipe, AlbefRecipe):
+            found = dry_run_fusion.with_arguments(recipe, values)
+        else:
+            found = dry_run.with_arguments(recipe, values)
     print_json(found.to_json()) if "--json" in args else print(found.text())
     return 0
 

@@ -127,9 +127,9 @@ def evaluate_grounder(
 ) -> tuple[Predictions, Evaluation]:
     """Ground and score the phrases of a split, all phrases of a caption together.
 
-    A matcher also gets retrieval scores, which need no boxes. ALBEF and AMC with published inputs read each data set
-    as their evaluations do; ``proposals`` are boxes by image, of which their rule "alpha" selects. ``progress`` is
-    called with the number of finished images.
+    A matcher also gets retrieval scores, which need no boxes, and its attention accuracy at head words alone. ALBEF and
+    AMC with published inputs read each data set as their evaluations do; ``proposals`` are boxes by image, of which
+    their rule "alpha" selects. ``progress`` is called with the number of finished images.
     """
     mark = ""
     if proposals is not None:
@@ -156,7 +156,8 @@ def evaluate_grounder(
         scores = tuple(replace(score, signature=f"{score.signature}|{mark}") for score in result.scores)
         result = replace(result, scores=scores)
     if isinstance(grounder, ScanGrounder):
-        result = replace(result, scores=(*result.scores, *retrieve(grounder, reference, photos)))
+        at_head = head_accuracy(grounder, reference, photos) if result.scores else []
+        result = replace(result, scores=(*result.scores, *at_head, *retrieve(grounder, reference, photos)))
     return predictions, result
 
 
@@ -214,6 +215,28 @@ def with_box_rule(grounder: PhraseGrounder, rule: Place | HeatPlace) -> PhraseGr
     changed = copy(grounder)
     changed.ground = lambda photo, queries, place=None: grounder.ground(photo, queries, place or rule)  # type: ignore[method-assign]
     return changed
+
+
+def head_phrases(grounder: ScanGrounder, samples: Sequence[Sample], photos: Mapping[str, Photo]) -> Answers:
+    """Ground the phrases of a split with a matcher's attention at their head words, by the region of most attention."""
+    usual = grounder.placing
+    grounder.placing = replace(usual, words="head")
+    try:
+        return grounded_phrases(grounder, samples, photos, "attention")
+    finally:
+        grounder.placing = usual
+
+
+def head_accuracy(grounder: ScanGrounder, reference: Reference, photos: Mapping[str, Photo]) -> list[Score]:
+    """Compute ``attention_accuracy_head``: that of the word of the object alone (POS-SCAN, Table 1)."""
+    phrases = head_phrases(grounder, reference.samples, photos)
+    predictions = Predictions(Path(grounder.name), "deixis", phrases=phrases)
+    found = evaluate(predictions, reference, Options(metrics=("words",), missing="skip")).scores
+    return [
+        replace(score, name="attention_accuracy_head", signature=f"{score.signature}|words:head")
+        for score in found
+        if score.name == "attention_accuracy"
+    ]
 
 
 def retrieve(grounder: ScanGrounder, reference: Reference, photos: Mapping[str, Photo]) -> list[Score]:

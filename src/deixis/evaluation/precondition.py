@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deixis.data import Dataset
-from deixis.evaluation.evaluate import Answers, attended_phrases, grounded_phrases
+from deixis.evaluation.evaluate import Answers, attended_phrases, grounded_phrases, head_phrases
 from deixis.evaluation.split import SplitPhotos
+from deixis.methods.scan.model import ScanGrounder
 from deixis.metrics.evaluate import Options, evaluate
 from deixis.metrics.formats import Predictions
 from deixis.metrics.references import Reference, make_reference
@@ -41,7 +42,11 @@ def teacher_precondition(teacher: Path, student: Path, data: TrainingData) -> Pr
     if not reference.phrases:
         return None
     photos = SplitPhotos(reference.samples, data.regions)
-    matcher = grounded_phrases(load_grounder(teacher), reference.samples, photos, "attention")
+    grounder = load_grounder(teacher)
+    if isinstance(grounder, ScanGrounder):  # at the head of a phrase, as its student
+        matcher = head_phrases(grounder, reference.samples, photos)
+    else:
+        matcher = grounded_phrases(grounder, reference.samples, photos, "attention")
     captioner = attended_phrases(Models(load_captioner(student)), reference, photos, "attention")
     first, second = _accuracy(matcher, reference), _accuracy(captioner, reference)
     return None if first is None or second is None else Precondition(first, second)

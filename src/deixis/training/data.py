@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from deixis.data import Sample, recognise
+from deixis.data.spool import kept
 from deixis.errors import DeixisError
 from deixis.language.classes import ObjectClasses
 from deixis.language.vocabulary import Vocabulary
@@ -19,6 +21,7 @@ from deixis.training.parts import (
     check_stores,
     labels,
     qualified,
+    read_samples,
     weighted_order,
 )
 from deixis.types import Json, Regions
@@ -85,7 +88,8 @@ class TrainingData:
         parts = [
             Part(names[n], kinds[n].NAME, str(root), weights[n] if weights else 0.0) for n, root in enumerate(places)
         ]
-        training = [s for n, root in enumerate(roots) for s in qualified(parts[n], kinds[n].load(root, train))]
+        own = slice(len(roots))
+        training = read_samples(kinds[own], roots, parts[own], train)
         validation: list[Sample] = []
         notes = []
         if val_root is not None:
@@ -108,11 +112,11 @@ class TrainingData:
         )
         if not stores:
             return made
-        check_shared(parts, (*training, *validation), stores)
+        check_shared(parts, chain(training, validation), stores)
         regions = stores[0] if len(places) == 1 else JoinedRegions(list(zip(parts, stores, strict=True)))
         return replace(
             made,
-            regions=with_segments(regions, (*training, *validation)),
+            regions=with_segments(regions, chain(training, validation)),
             extractor={"name": stores[0].extractor, "description": stores[0].contents.description},
             head=stores[0].head(),
         )
@@ -124,6 +128,11 @@ class TrainingData:
     def own_id(self, image_id: str) -> str:
         """Return the id of an image in its data set."""
         return next((part.own_id(image_id) for part in self.parts if part.has(image_id)), image_id)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the data sets have given shares in an epoch, so that the order needs the images of all examples."""
+        return any(part.weight for part in self.parts)
 
     def order(self, images: Sequence[str]) -> Order | None:
         """Return the order of examples with these images in each epoch; None: every example once, shuffled."""
@@ -161,12 +170,12 @@ class TrainingData:
         def used(sample: Sample) -> bool:
             return bool(sample.captions) and (self.pixels or sample.image_id in self.regions)
 
-        kept = replace(
+        found = replace(
             self,
-            training=[sample for sample in self.training if used(sample)],
-            validation=[sample for sample in self.validation if used(sample)],
+            training=kept(self.training, used),
+            validation=kept(self.validation, used),
         )
-        for name, samples in (("training", kept.training), ("validation", kept.validation)):
+        for name, samples in (("training", found.training), ("validation", found.validation)):
             if not samples:
                 raise DeixisError(
                     f"{self.source}: no {name} image has a caption."
@@ -175,9 +184,9 @@ class TrainingData:
                     "Extract the features of the whole data set first (deixis features)."
                 )
         for part in self.parts:
-            if not any(part.has(sample.image_id) for sample in kept.training):
+            if not any(part.has(sample.image_id) for sample in found.training):
                 raise DeixisError(
                     f"{part.folder}: no training image has both a caption and features. "
                     "Extract its features first (deixis features), or leave the data set out."
                 )
-        return kept
+        return found

@@ -6,14 +6,15 @@ have the same id. With one data set the ids are its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from deixis.data import Sample
+from deixis.data import Loader, Sample
+from deixis.data.spool import Spool
 from deixis.errors import DeixisError
 from deixis.types import Regions
 from deixis.vision.store import FeatureStore
@@ -106,11 +107,21 @@ def cycled(length: int, start: int, count: int, seed: Sequence[int]) -> npt.NDAr
     return np.concatenate(passes)[start - first * length :][:count]
 
 
-def qualified(part: Part, samples: Sequence[Sample]) -> list[Sample]:
+def qualified(part: Part, samples: Iterable[Sample]) -> Iterable[Sample]:
     """Return the samples of a data set with their ids in this run."""
     if not part.label:
-        return list(samples)
-    return [replace(sample, image_id=part.id(sample.image_id)) for sample in samples]
+        return samples
+    return (replace(sample, image_id=part.id(sample.image_id)) for sample in samples)
+
+
+def read_samples(kinds: Sequence[Loader], roots: Sequence[Path], parts: Sequence[Part], split: str) -> Sequence[Sample]:
+    """Return the samples of one split of all data sets, in memory, or on disk where one of them can be streamed.
+
+    A data set that has the function ``stream`` is read one image at a time.
+    """
+    read = (getattr(kind, "stream", kind.load)(root, split) for kind, root in zip(kinds, roots, strict=True))
+    samples = (sample for part, some in zip(parts, read, strict=True) for sample in qualified(part, some))
+    return Spool(samples) if any(hasattr(kind, "stream") for kind in kinds) else list(samples)
 
 
 def labels(roots: Sequence[Path]) -> list[str]:
@@ -150,7 +161,7 @@ def check_stores(roots: Sequence[Path], stores: Sequence[FeatureStore]) -> None:
             )
 
 
-def check_shared(parts: Sequence[Part], samples: Sequence[Sample], stores: Sequence[FeatureStore]) -> None:
+def check_shared(parts: Sequence[Part], samples: Iterable[Sample], stores: Sequence[FeatureStore]) -> None:
     """Raise if two data sets of one store have an image with the same id: the store has features of one of them."""
     owner: dict[tuple[int, str], Part] = {}
     for sample in samples:

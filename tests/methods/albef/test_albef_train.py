@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from deixis.data.visual_genome import Triplet
 from deixis.errors import DeixisError
 from deixis.language.queries import phrase_queries
 from deixis.language.wordpiece import WordPieces
+from deixis.methods.albef import train as albef_train
 from deixis.methods.albef.colours import jitter_published
 from deixis.methods.albef.initial import initial_model
 from deixis.methods.albef.losses import image_text_match
@@ -25,7 +27,7 @@ from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.momentum import MomentumConfig
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, Texts, pair_scores
 from deixis.methods.albef.recipes import ALBEF_RECIPES, AlbefRecipe
-from deixis.methods.albef.train import Batch, Network, collate, find_triplets, make_examples, train_albef
+from deixis.methods.albef.train import Batch, Network, collate, find_triplets, make_examples, no_triplets, train_albef
 from deixis.runs.run import InitFrom, run_recipe
 from deixis.training.callbacks import Callbacks, Step
 from deixis.training.data import TrainingData
@@ -162,7 +164,6 @@ def test_an_interrupted_run_ends_with_the_same_weights(data: TrainingData, tmp_p
     train_albef(made, data, tmp_path / "cut", Callbacks())
     whole, cut = (next((tmp_path / name).glob("resume-*")) / "weights.safetensors" for name in ("whole", "cut"))
     assert whole.read_bytes() == cut.read_bytes()
-    from safetensors.torch import load_file
 
     names = load_file(whole).keys()
     assert {"momentum.images", "momentum.texts", "momentum.place", "momentum.slow.match.weight"} <= names
@@ -178,7 +179,7 @@ def test_every_recipe_can_be_walked(name: str, data: TrainingData) -> None:
     torch.manual_seed(0)
     network = Network(replace(found, momentum=replace(found.momentum, queue=16)), AlbefNet(config), pieces).train()
     triplets = find_triplets(found, data)
-    examples = make_examples(found, data.training[:6], pieces, triplets)
+    examples = list(make_examples(found, data.training[:6], pieces, triplets))
 
     def image(image_id: str) -> torch.Tensor:
         grid = torch.from_numpy(data.regions[image_id].grid)
@@ -210,7 +211,7 @@ def test_aligning_moves_what_the_first_look_needs_and_nothing_else(data: Trainin
     pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
     torch.manual_seed(0)
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces)
-    examples = make_examples(made, data.training[:6], pieces, {})
+    examples = list(make_examples(made, data.training[:6], pieces, no_triplets))
     batch = collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
     terms = network(made.phases[0], batch, 0.0)
     assert set(terms) == {"align"}
@@ -234,7 +235,7 @@ def test_captions_are_aligned_while_boxes_teach(data: TrainingData) -> None:
     torch.manual_seed(0)
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces).eval()
     triplets = find_triplets(made, data)
-    examples = make_examples(made, data.training[:6], pieces, triplets)
+    examples = list(make_examples(made, data.training[:6], pieces, triplets))
     batch = collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
     assert bool(batch.boxed.all())
     model, texts = network.model, batch.captions
@@ -268,8 +269,8 @@ def test_the_papers_values_are_in_the_recipes() -> None:
 def test_mirrored_images_have_mirrored_texts_and_boxes() -> None:
     pieces = WordPieces.build(["a dog on the left right"], 1)
     sample = Sample("x", (Caption("a dog on the left", ()),), size=(40, 40))
-    found = {"x": [Triplet("x", "a dog on the right", (20, 0, 40, 40), "spatial")]}
-    examples = make_examples(recipe("amc", 1), [sample], pieces, found)
+    found = [Triplet("x", "a dog on the right", (20, 0, 40, 40), "spatial")]
+    examples = list(make_examples(recipe("amc", 1), [sample], pieces, lambda sample: found))
     grid = torch.arange(float(SIDE * SIDE * 8)).view(SIDE, SIDE, 8)
     seen = {False: 0, True: 0}
     torch.manual_seed(0)
@@ -291,8 +292,8 @@ def test_mirrored_images_have_mirrored_texts_and_boxes() -> None:
 def test_a_text_is_right_about_all_its_boxes() -> None:
     pieces = WordPieces.build(["a dog"], 1)
     sample = Sample("x", (Caption("a dog", ()),), size=(40, 40))
-    found = {"x": [Triplet("x", "a dog", (0, 0, 10, 10), "object"), Triplet("x", "a dog", (30, 30, 40, 40), "object")]}
-    (example,) = make_examples(recipe("amc", 1), [sample], pieces, found)
+    found = [Triplet("x", "a dog", (0, 0, 10, 10), "object"), Triplet("x", "a dog", (30, 30, 40, 40), "object")]
+    (example,) = make_examples(recipe("amc", 1), [sample], pieces, lambda sample: found)
     batch = collate([example], lambda name: torch.zeros(SIDE, SIDE, 8), TINY, 0, flip=False)
     mask = batch.masks[0]
     assert mask[:8, :8].all()
@@ -303,15 +304,15 @@ def test_a_text_is_right_about_all_its_boxes() -> None:
 def test_boxes_come_from_where_the_recipe_says(data: TrainingData, tmp_path: Path) -> None:
     found = find_triplets(recipe("amc", 1), data)
     assert recipe("amc", 1).box_sources() == ("boxes of the training set",)
-    assert {t.text for t in found["1-0"]} == {p.text for p in data.training[0].captions[0].phrases}
+    assert {t.text for t in found(data.training[0])} == {p.text for p in data.training[0].captions[0].phrases}
     instances = find_triplets(recipe("amc", 1), replace(data, source="coco"))
-    assert instances["1-0"][0].source == "object"
+    assert next(iter(instances(data.training[0]))).source == "object"
     results = [{"image_id": "1-0", "category": "zebra", "bbox": [0, 0, 20, 20], "score": 0.9}]
     (tmp_path / "zebras.json").write_text(json.dumps(results))
     from_file = recipe("amc", 1, detections=str(tmp_path / "zebras.json"))
     detected = find_triplets(from_file, data)
-    assert [t.text for t in detected["1-0"]] == ["a zebra"]
-    assert not detected["1-1"]
+    assert [t.text for t in detected(data.training[0])] == ["a zebra"]
+    assert not detected(data.training[1])
     assert from_file.box_sources() == ("boxes of a detector (zebras.json)",)
     assert recipe("albef", 1).box_sources() == ()
 
@@ -352,7 +353,7 @@ def batch_of(made: AlbefRecipe, data: TrainingData, count: int) -> tuple[Network
     pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
     torch.manual_seed(0)
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces).eval()
-    examples = make_examples(made, data.training[:count], pieces, find_triplets(made, data))
+    examples = list(make_examples(made, data.training[:count], pieces, find_triplets(made, data)))
     torch.manual_seed(1)
     return network, collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
 
@@ -408,17 +409,17 @@ def test_equal_texts_are_positives_or_negatives(data: TrainingData) -> None:
 def test_a_published_epoch_has_every_text(data: TrainingData) -> None:
     made = recipe("amc", 1, epoch="texts")
     pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
-    examples = make_examples(made, data.training[:5], pieces, find_triplets(made, data))
+    examples = list(make_examples(made, data.training[:5], pieces, find_triplets(made, data)))
     assert len(examples) == 10  # two phrases with boxes of each image
     assert all(example.captions == (example.targets[0].text,) for example in examples)
-    assert len(make_examples(recipe("albef", 1, epoch="texts"), data.training[:5], pieces, {})) == 5
+    assert len(list(make_examples(recipe("albef", 1, epoch="texts"), data.training[:5], pieces, no_triplets))) == 5
 
 
 def test_one_box_of_several_is_inside() -> None:
     pieces = WordPieces.build(["a dog"], 1)
-    found = {"x": [Triplet("x", "a dog", (0, 0, 10, 10), "object"), Triplet("x", "a dog", (30, 30, 40, 40), "object")]}
+    found = [Triplet("x", "a dog", (0, 0, 10, 10), "object"), Triplet("x", "a dog", (30, 30, 40, 40), "object")]
     sample = Sample("x", (Caption("a dog", ()),), size=(40, 40))
-    (example,) = make_examples(recipe("amc", 1), [sample], pieces, found)
+    (example,) = make_examples(recipe("amc", 1), [sample], pieces, lambda sample: found)
     torch.manual_seed(0)
     corners = set()
     for _ in range(12):
@@ -432,16 +433,16 @@ def test_texts_are_selected_by_their_number_of_boxes() -> None:
     pieces = WordPieces.build(["a dog cat"], 1)
     sample = Sample("x", (Caption("a dog", ()),), size=(40, 40))
     boxes = [("a dog", (0, 0, 10, 10)), ("a dog", (30, 30, 40, 40)), ("a cat", (0, 0, 20, 20))]
-    found = {"x": [Triplet("x", text, box, "object") for text, box in boxes]}
+    found = [Triplet("x", text, box, "object") for text, box in boxes]
     for targets, numbers in (("all", [2, 1]), ("single", [1]), ("several", [2])):
-        (example,) = make_examples(recipe("amc", 1, targets=targets), [sample], pieces, found)
+        (example,) = make_examples(recipe("amc", 1, targets=targets), [sample], pieces, lambda sample: found)
         assert [len(target.boxes) for target in example.targets] == numbers
 
 
 def test_sources_of_boxes_are_selected(data: TrainingData) -> None:
     coco = replace(data, source="coco")
     found = find_triplets(recipe("amc", 1, sources=("object",)), coco)
-    assert {one.source for several in found.values() for one in several} == {"object"}
+    assert {one.source for sample in data.training for one in found(sample)} == {"object"}
     with pytest.raises(DeixisError, match="learns from boxes"):
         find_triplets(recipe("amc", 1, sources=("attribute",)), coco)
 
@@ -475,9 +476,10 @@ def test_a_recipe_of_no_epochs_saves_the_initial_model(data: TrainingData, tmp_p
     short = replace(data, training=data.training[:24], validation=data.validation[:4])
     train_albef(recipe("albef", 1), short, tmp_path / "albef", Callbacks())
     run_recipe(recipe("amc", 0), short, tmp_path / "none", init=InitFrom(model=tmp_path / "albef"))
-    before, after = (AlbefGrounder.from_pretrained(tmp_path / name).network for name in ("albef", "none"))
-    for name, value in before.state_dict().items():
-        assert torch.equal(value, after.state_dict()[name])
+    before, after = (load_file(tmp_path / name / "weights.safetensors") for name in ("albef", "none"))
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert torch.equal(value, after[name])
     assert json.loads((tmp_path / "none" / "metrics.json").read_text())["best_epoch"] == 0
 
 
@@ -510,3 +512,35 @@ def test_published_jitter_changes_half_of_the_images() -> None:
     assert hue > 30  # the hue moves the largest channel
     grey = jitter_published(pixels, grey=1.0)
     assert torch.equal(grey[0], grey[2])
+
+
+def test_a_caption_counts_if_its_image_alone_has_the_highest_score() -> None:
+    scores = torch.tensor([[0.9, 0.2, 0.5], [0.1, 0.8, 0.5], [0.3, 0.1, 0.4]])
+    assert albef_train.first_ranks(scores, [0, 1, 0]) == 2  # the third is equal to that of another image
+    assert albef_train.first_ranks(scores, [2, 2, 2]) == 0
+
+
+def test_validation_compares_a_block_of_captions_with_all_images(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores do not depend on the block, and no more captions are compared at a time."""
+    pieces = WordPieces.build([c.text for s in data.training for c in s.captions], 1)
+    torch.manual_seed(0)
+    config, made = replace(TINY, vocabulary=len(pieces)), recipe("albef", 1)
+    pointer = AlbefGrounder(AlbefNet(config).eval(), pieces, data.extractor, "x", 20)
+    look = albef_train.Looking(data, config, made.inputs, made)
+    original, widths = albef_train.first_ranks, []
+
+    def counted(scores: torch.Tensor, owner: Sequence[int]) -> int:
+        widths.append(scores.shape[1])
+        return original(scores, owner)
+
+    monkeypatch.setattr(albef_train, "first_ranks", counted)
+    found = []
+    for block in (3, 64):
+        monkeypatch.setattr(albef_train, "BLOCK", block)
+        widths.clear()
+        found.append(albef_train.Validation(data).scores(pointer, look)["R@1"])
+        assert max(widths) <= block
+        assert sum(widths) == sum(len(sample.captions) for sample in data.validation)
+    assert found[0] == found[1]

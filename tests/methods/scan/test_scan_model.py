@@ -122,6 +122,26 @@ def test_every_noun_phrase_of_a_sentence_is_grounded(grounder: ScanGrounder) -> 
         assert contains(grounding.box, grounding.point)
 
 
+def test_a_phrase_is_read_at_its_nouns_or_at_its_head_alone(grounder: ScanGrounder) -> None:
+    photo, sentence = Photo(image()), "the dog ball runs"
+    encoded, (parsed,) = photo.encoded(grounder), parse([sentence])
+    phrase = Phrase("the dog ball", 0, 3)
+    (attention,), (relevance,) = grounder.align(encoded, [parsed])
+    boxes = photo.regions(grounder.extractor).boxes
+    assert [parsed.nouns[t] for t in range(3)] == [False, True, True]
+    query = [caption_query(parsed, [phrase])]
+    (mean,) = grounder.ground(encoded, query)
+    assert mean.box == tuple(boxes[attention[1:3].mean(0).argmax()])
+    grounder.placing = replace(grounder.placing, words="head")
+    try:
+        (head,) = grounder.ground(encoded, query)
+    finally:
+        grounder.placing = replace(grounder.placing, words="nouns")
+    assert head.box == tuple(boxes[attention[2].argmax()])
+    assert head.score == pytest.approx(1 / (1 + np.exp(-3 * relevance[2] - 0.1)), rel=1e-5)
+    assert mean.score == pytest.approx(1 / (1 + np.exp(-3 * relevance[1:3].mean() - 0.1)), rel=1e-5)
+
+
 def test_phrases_of_a_sentence_and_phrases_alone(grounder: ScanGrounder) -> None:
     regions = grounder.extractor.extract(image())
     (encoded,) = grounder.encode([regions])

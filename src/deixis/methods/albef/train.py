@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from deixis import boxes as geometry
 from deixis.data import Dataset, Sample
+from deixis.data.spool import Spool
 from deixis.data.triplets import caption_triplets, data_triplets, mirror, named_triplets, read_detections
 from deixis.data.visual_genome import Triplet
 from deixis.device import device_of
@@ -97,12 +98,12 @@ class Batch:
 
 def make_examples(
     recipe: AlbefRecipe,
-    samples: Sequence[Sample],
+    samples: Iterable[Sample],
     pieces: WordPieces,
-    triplets: Mapping[str, Sequence[Triplet]],
+    triplets: Callable[[Sample], Iterable[Triplet]],
     inputs: InputConfig | None = None,
-) -> list[Example]:
-    """Samples with their captions and triplets as word pieces.
+) -> Iterator[Example]:
+    """Yield samples with their captions and triplets as word pieces.
 
     A text that several boxes of an image bear has one target with all of them: it is right about each. (The published
     code takes one of them at random, and the others for background.)
@@ -115,17 +116,15 @@ def make_examples(
         ids = encode_text(pieces, text, inputs, recipe.max_words)
         return Text(ids, ids if other == text else encode_text(pieces, other, inputs, recipe.max_words))
 
-    examples = []
     for sample in samples:
         found: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
-        for triplet in triplets.get(sample.image_id, ()):
+        for triplet in triplets(sample):
             found[triplet.text].append(tuple(geometry.to_normalised(triplet.box, *sample.image_size()).tolist()))
         used = {text: boxes for text, boxes in found.items() if recipe.targets in ("all", _number(boxes))}
         targets = tuple(Target(encode(text), tuple(boxes)) for text, boxes in used.items())
         captions = tuple(encode(caption.text) for caption in sample.captions)
         example = Example(sample.image_id, captions or tuple(target.text for target in targets), targets)
-        examples += [example] if recipe.epoch == "images" else _each_text(example)
-    return examples
+        yield from [example] if recipe.epoch == "images" else _each_text(example)
 
 
 def _number(boxes: Sequence[object]) -> str:
@@ -388,12 +387,13 @@ def train_albef(
     ``init_from`` has the initial weights: the folder of a fusion model, or a published checkpoint (``.pth``).
     """
     sources = () if init_from is None else (SourceModel.read("initial model", init_from),)
-    triplets: Mapping[str, Sequence[Triplet]] = {}
+    triplets: TripletsOf = no_triplets
     if any(phase.loss == "amc" for phase in recipe.phases):
         triplets = find_triplets(recipe, data)
     initial = initial_model(recipe, data, init_from)
     model, pieces, inputs = initial.network, initial.pieces, initial.inputs
-    examples = make_examples(recipe, data.training, pieces, triplets, inputs)
+    made = make_examples(recipe, data.training, pieces, triplets, inputs)
+    examples = Spool(made) if isinstance(data.training, Spool) else list(made)
     extractor = None if model.config.patch else data.extractor
     validation = Validation(data)
     look = Looking(data, model.config, inputs, recipe)
@@ -425,31 +425,48 @@ def train_albef(
         callbacks,
         prefetch=look.prefetch,
         after_step=network.end_step,
-        order=data.order([example.image_id for example in examples]),
+        order=data.order([example.image_id for example in examples] if data.weighted else ()),
     )
 
 
-def caption_words(samples: Sequence[Sample]) -> frozenset[str]:
+def caption_words(samples: Iterable[Sample]) -> frozenset[str]:
     """Return the words that occur at least ``MIN_WORD_COUNT`` times in the captions."""
     counts = Counter(token for sample in samples for caption in sample.captions for token in caption.tokens)
     return frozenset(word for word, count in counts.items() if count >= MIN_WORD_COUNT)
 
 
-def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
-    """The texts with boxes of each training image, from detections or from the boxes of the training set."""
+TripletsOf = Callable[[Sample], Iterable[Triplet]]
+"""Texts with boxes of an image."""
+
+
+def no_triplets(sample: Sample) -> Iterable[Triplet]:
+    """Return no texts with boxes, for recipes that do not learn from boxes."""
+    return ()
+
+
+def find_triplets(recipe: AlbefRecipe, data: TrainingData) -> TripletsOf:
+    """Return the function of the texts with boxes, from detections or from the boxes of the training set.
+
+    Those of detections are in memory; the others are made for one image at a time.
+    """
     if recipe.detections:
-        found = _detected(recipe, data)
+        detected = _detected(recipe, data)
+
+        def triplets(sample: Sample) -> Iterable[Triplet]:
+            return detected[sample.image_id]
+
     else:
-        found = {}
-        for sample in data.training:
+
+        def triplets(sample: Sample) -> Iterable[Triplet]:
             made = data_triplets(data.kind_of(sample.image_id))(sample, recipe.min_area)
-            found[sample.image_id] = [one for one in made if one.source in recipe.sources]
-    if not any(found.values()):
+            return [one for one in made if one.source in recipe.sources]
+
+    if not any(triplets(sample) for sample in data.training):
         raise DeixisError(
             f"recipe {recipe.name} learns from boxes, and {recipe.detections or 'the training data'} has none "
             "for these images. Name a file of detections (--detections), or choose an albef recipe."
         )
-    return found
+    return triplets
 
 
 def _detected(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet]]:
@@ -466,7 +483,9 @@ def _detected(recipe: AlbefRecipe, data: TrainingData) -> dict[str, list[Triplet
             if geometry.area(thing.box) >= recipe.min_area * width * height
         ]
         said = caption_triplets(sample, [next(parses) for _ in sample.captions], large)
-        named = named_triplets(sample.image_id, (width, height), things.get(sample.image_id, ()), recipe.min_area)
+        named = named_triplets(
+            sample.image_id, (width, height), things.get(data.own_id(sample.image_id), ()), recipe.min_area
+        )
         found[sample.image_id] = [one for one in (*named, *said) if one.source in recipe.sources]
     return found
 
@@ -494,20 +513,26 @@ class Looking:
         return torch.from_numpy(square_grid(self.data.regions[image_id], self.config))
 
     def _pixels(self, image_id: str) -> Tensor:
-        pixels = square_pixels(self._samples[image_id].open(), self.config.pixels, self.inputs.resize)
+        pixels = square_pixels(self._sample(image_id).open(), self.config.pixels, self.inputs.resize)
         return torch.from_numpy(pixels)
 
     def to_ask(self, image_id: str) -> Regions | Image.Image:
         """The input of :meth:`AlbefGrounder.encode`."""
-        return self._samples[image_id].open() if self.config.patch else self.data.regions[image_id]
+        return self._sample(image_id).open() if self.config.patch else self.data.regions[image_id]
 
     @cached_property
     def _decoded(self) -> Prefetch[Tensor]:
         return Prefetch(self._pixels, self.recipe.workers)
 
+    def _sample(self, image_id: str) -> Sample:
+        place, row = self._rows[image_id]
+        return (self.data.training, self.data.validation)[place][row]
+
     @cached_property
-    def _samples(self) -> dict[str, Sample]:
-        return {sample.image_id: sample for sample in (*self.data.training, *self.data.validation)}
+    def _rows(self) -> dict[str, tuple[int, int]]:
+        """Image id -> training (0) or validation (1), and its row there."""
+        sets = (self.data.training, self.data.validation)
+        return {sample.image_id: (place, row) for place, some in enumerate(sets) for row, sample in enumerate(some)}
 
 
 BLOCK = 64  # captions that are compared with all images together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from deixis.device import CPU, device_of, to_device
 from deixis.fields import from_dict
 from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse
-from deixis.language.queries import Query
+from deixis.language.queries import Query, head_of
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
 from deixis.localize.attention import select_region
@@ -45,6 +45,7 @@ class Placing:
 
     place: Place = "vote"
     cells: int = 32  # of the heat map, along each side
+    words: Literal["nouns", "head"] = "nouns"  # of a phrase: mean over its nouns, or its head alone (POS-SCAN Table 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +99,9 @@ class ScanGrounder:
     def ground(self, photo: EncodedPhoto, queries: Sequence[Query], place: Place | None = None) -> list[Grounding]:
         """Return a grounding for every phrase of the queries, in order.
 
-        The attention of a phrase is the mean over its nouns, or over all its words where it has none. The heat map
-        sums the attention of all regions over the image. The score is the probability that the phrase is present, from
-        the mean relevance of its nouns (Eq. 6).
+        The attention of a phrase is the mean over its nouns, or over all its words where it has none; with the placing
+        ``words`` "head" it is that of the head word. The heat map sums the attention of all regions over the image. The
+        score is the probability that the phrase is present, from the mean relevance of these words (Eq. 6).
         """
         placing = self.placing if place is None else replace(self.placing, place=place)
         attention, relevance = self.align(photo, [query.parse for query in queries])
@@ -109,6 +110,8 @@ class ScanGrounder:
             for phrase in query.phrases:
                 span = range(phrase.start, phrase.end)
                 words = [t for t in span if query.parse.nouns[t]] or list(span)
+                if placing.words == "head":
+                    words = [head_of(query.parse, phrase)]
                 score = self.calibration(float(near[words].mean()))
                 detector = self.extractor.is_detector
                 found.append(place_phrase(phrase, weights[words].mean(0), score, photo.regions, placing, detector))

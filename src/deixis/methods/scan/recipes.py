@@ -46,6 +46,28 @@ POS_SCAN = replace(
 )
 
 
+SCAN_LSE = replace(
+    SCAN,
+    name="scan-lse",
+    paper="SCAN text-to-image with LogSumExp (lambda 6) in place of the mean",
+    model=replace(SCAN.model, aggregation="logsumexp", sharpness=6.0),
+)
+
+SCAN_I2T = replace(
+    SCAN,
+    name="scan-i2t",
+    paper="SCAN image-to-text with the mean over regions (inverse temperature 4)",
+    model=replace(SCAN.model, direction="image-to-text", temperature=4.0),
+)
+
+SCAN_I2T_LSE = replace(
+    SCAN_I2T,
+    name="scan-i2t-lse",
+    paper="SCAN image-to-text with LogSumExp (lambda 5)",
+    model=replace(SCAN_I2T.model, aggregation="logsumexp", sharpness=5.0),
+)
+
+
 def small(recipe: ScanRecipe) -> ScanRecipe:
     """The recipe at a size and length that one core trains in half an hour on 8,000 photographs.
 
@@ -65,5 +87,5 @@ def small(recipe: ScanRecipe) -> ScanRecipe:
 
 
 SCAN_RECIPES: dict[str, ScanRecipe] = {
-    recipe.name: recipe for each in (SCAN, POS_SCAN) for recipe in (each, small(each))
+    recipe.name: recipe for each in (SCAN, POS_SCAN, SCAN_LSE, SCAN_I2T, SCAN_I2T_LSE) for recipe in (each, small(each))
 }
