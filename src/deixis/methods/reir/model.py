@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,11 @@ class ReirGrounder:
         self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
         self.extractor = RegionExtractor(extractor["description"], grid=grid, name=extractor["name"], maps=maps)
         self.calibration = calibration or Calibration()
+
+    @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of the rules that :meth:`ground` takes."""
+        return get_args(Place)
 
     @property
     def repools(self) -> bool:
