@@ -87,7 +87,7 @@ PROPOSAL_RULES = HeatRules(
 """For other proposals. All values were chosen on validation photographs (experiments/flickr8k-entities/boxes.py)."""
 
 MATCHER_RULES = HeatRules(
-    known=HeatRule(0.3, 0.2, 0.1, 0.6, 0.1),
+    known=HeatRule(0.0, 0.5, 0.0, 0.4, 0.05),
     part=HeatRule(0.0, 0.1, 0.1, 0.6, 0.4),
     other=HeatRule(0.0, 0.3, 0.0, 0.0, 0.4),
     plural=HeatRule(0.0, 0.3, 0.1),
