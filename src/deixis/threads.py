@@ -46,9 +46,9 @@ def configure(args: Sequence[str]) -> None:
 
 def _asked(args: Sequence[str]) -> int:
     """Return the number after ``--threads``; 0 if there is none."""
-    for option, value in zip(args, [*args[1:], ""], strict=True):
-        name, _, joined = option.partition("=")
+    for at, option in enumerate(args):
+        name, _, value = option.partition("=")
         if name == "--threads":
-            text = joined or value
+            text = value or " ".join(args[at + 1 : at + 2])
             return int(text) if text.isdecimal() else 0
     return 0
