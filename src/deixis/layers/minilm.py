@@ -55,7 +55,7 @@ class MiniLm:
         lengths = np.array([len(row) for row in ids])
         out = np.zeros((len(ids), HIDDEN), np.float32)
         for length in np.unique(lengths):  # without padding
-            rows = np.flatnonzero(lengths == length)
+            rows = np.flatnonzero(lengths == length).tolist()
             out[rows] = self._states(np.array([ids[row] for row in rows])).mean(1)
         return out
 
