@@ -48,7 +48,7 @@ def _grid_means(grid: Floats, boxes: Floats) -> Floats:
     rows, columns, depth = grid.shape
     across, down = _axis_weights(boxes[:, 0::2] * columns, columns), _axis_weights(boxes[:, 1::2] * rows, rows)
     weights = down[:, :, None] * across[:, None, :]  # [M, rows, columns]
-    return weights.reshape(len(boxes), -1) @ grid.reshape(-1, depth)
+    return (weights.reshape(len(boxes), -1) @ grid.reshape(-1, depth)).astype(np.float32)
 
 
 def _axis_weights(edges: Floats, length: int) -> Floats:
