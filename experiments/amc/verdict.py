@@ -97,7 +97,7 @@ def verdict(above_centre: Comparison, controls: Mapping[str, Comparison]) -> str
     found = [decide(one.difference_interval, EFFECT) for one in controls.values()]
     if "refuted" in found:
         return "refuted"
-    return "held" if set(found) == {"held"} else "undecided"
+    return "undecided" if "undecided" in found else max(found)  # "held, smaller effect" if one of them is
 
 
 if __name__ == "__main__":

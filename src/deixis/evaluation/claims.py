@@ -1,8 +1,9 @@
 """Verdicts on claims of papers from the kept runs of a comparison: ``claims.toml`` next to ``table.toml``.
 
-A claim is that a row has a higher score than another one. Verdicts: "held" if the 95 % interval of the difference is
-above 0; "refuted" only if the interval excludes the effect of the paper; else "undecided". If a claim has a
-precondition that the rows do not meet, the verdict is "precondition not met".
+A claim is that a row has a higher score than another one. Verdicts by the 95 % interval of the difference: "held" if it
+is above 0 ("held, smaller effect" if it is also below the effect of the paper); "refuted" only if it is not, and
+excludes the effect of the paper; else "undecided". If a claim has a precondition that the rows do not meet, the verdict
+is "precondition not met".
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from deixis.types import Json
 
 FILE = "claims.toml"
 
-Verdict = Literal["held", "refuted", "undecided", "precondition not met"]
+Verdict = Literal["held", "held, smaller effect", "refuted", "undecided", "precondition not met"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Result:
             ", ".join(map(str, self.seeds)),
             ", ".join(both) or "none",
             f"{100 * self.difference.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",
-            f"{self.claim.effect:+.1f}",
+            f"{self.claim.effect:+g}",
             self.verdict,
         ]
 
@@ -83,7 +84,7 @@ def decide(interval: tuple[float, float], effect: float, met: bool = True) -> Ve
     if not met:
         return "precondition not met"
     if low > 0:
-        return "held"
+        return "held, smaller effect" if high < effect else "held"
     return "refuted" if high < effect else "undecided"
 
 
