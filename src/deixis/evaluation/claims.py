@@ -123,22 +123,22 @@ def judge(experiment: Experiment, claim: Claim, kept: Mapping[str, KeptRun]) -> 
         runs = [_run(experiment, kept, row, seed) for seed in common]
         return [{"score": replace(run.scores(split)[score], name="score")} for run in runs]
 
-    sides = [scores(row, experiment.report, claim.score) for row in (claim.than, claim.row)]
-    (difference,) = paired_bootstrap(*sides)
+    than, row = (scores(name, experiment.report, claim.score) for name in (claim.than, claim.row))
+    (difference,) = paired_bootstrap(than, row)
     met, values = True, []
     if condition is not None:
         split = experiment.choose if condition.split == "choose" else experiment.report
+        other = condition.other_score or condition.score
         for seed in common:
             first = _run(experiment, kept, condition.row, seed).value(split, condition.score)
-            other = condition.other_score or condition.score
             second = _run(experiment, kept, condition.than, seed).value(split, other)
             if first is None or second is None:
                 raise DeixisError(f"{experiment.folder}: a row of '{claim.text}' has no {condition.score} on {split}.")
             values.append((first[0], second[0]))
         met = all(a > b for a, b in values)
         if met and condition.interval:
-            pair = [scores(condition.than, split, other), scores(condition.row, split, condition.score)]
-            met = paired_bootstrap(*pair)[0].difference_interval[0] > 0
+            than, row = scores(condition.than, split, other), scores(condition.row, split, condition.score)
+            met = paired_bootstrap(than, row)[0].difference_interval[0] > 0
     verdict = decide(difference.difference_interval, claim.effect / 100, met)
     return Result(claim, verdict, difference, common, tuple(values))
 
