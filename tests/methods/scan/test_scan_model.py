@@ -214,8 +214,9 @@ def test_the_box_rule_of_a_trained_model_can_be_changed(grounder: ScanGrounder) 
     assert other == [tuple(regions.boxes[select_region(regions, attention[row], "vote")]) for row in (1, 5)]
     assert own != other
     assert [one.box for one in ground(photo, sentence, grounder)] == own  # it is not kept
-    with pytest.raises(DeixisError, match=r"finds boxes by attention .* Its --place is attention or vote, not heat"):
-        ground(photo, sentence, grounder, "heat")
+    message = r"finds boxes by attention .* Its --place is attention or vote or heat, not alpha"
+    with pytest.raises(DeixisError, match=message):
+        ground(photo, sentence, grounder, "alpha")
 
 
 def test_only_mean_cosines_rerank(grounder: ScanGrounder) -> None:
