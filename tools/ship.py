@@ -80,29 +80,31 @@ class Test:
     all: dict[str, Score]
 
 
-def ship(run: Path, name: str, precision: Precision, evaluations: Sequence[Path]) -> Path:
+def ship(run: Path, name: str, precision: Precision = "int8", evaluations: Sequence[Path] = ()) -> Path:
     """Write the package's folder of the model; the folder."""
     config = read_config(run, *KINDS)
     recipe = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
     metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
     tests = []
-    for place in evaluations:
+    for place in evaluations or [run / "eval-test"]:
         scores, about = load_scores(place / "scores.json")
         tests.append(Test(about["data"], {key: scores[key] for key in HEADLINE if key in scores}, scores))
-    data = next(line for line in (run / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith(DATA))
-    metrics |= {"data": [test.data for test in tests], "test": merged(tests)}
+    lines = (run / "README.md").read_text(encoding="utf-8").splitlines() if (run / "README.md").exists() else []
+    data = next((line.removeprefix(DATA) for line in lines if line.startswith(DATA)), "not recorded")
+    metrics |= {"data": tests[0].data, "test": kept(tests[0])}
+    metrics |= {"further_tests": {test.data: kept(test) for test in tests[1:]}} if tests[1:] else {}
     folder = PACKAGE / name
     shutil.rmtree(folder, ignore_errors=True)  # nothing of the model that had the name before stays behind
     extras = {
         "metrics.json": json.dumps(metrics, indent=1) + "\n",
-        "README.md": card(name, config, recipe, metrics, data.removeprefix(DATA), tests, precision),
+        "README.md": card(name, config, recipe, metrics, data, tests, precision),
     }
     if (run / SEEN).exists():
         extras[SEEN] = (run / SEEN).read_text(encoding="utf-8")
-    with TemporaryDirectory() as place:
+    with TemporaryDirectory() as shortened:
         source = run
         if config["kind"] == "fusion":
-            source = Path(place)
+            source = Path(shortened)
             shorten(run, load(Path(about["reference"]), "train"), source)
         pack_model(source, folder, name, extras, precision)
     for file in folder.iterdir():
@@ -111,14 +113,9 @@ def ship(run: Path, name: str, precision: Precision, evaluations: Sequence[Path]
     return folder
 
 
-def merged(tests: Sequence[Test]) -> Json:
-    """Return the scores of all evaluations; with several, names end with their data set."""
-    several = len(tests) > 1
-    return {
-        f"{key} ({test.data})" if several else key: {"value": score.value, "signature": score.signature}
-        for test in tests
-        for key, score in test.shown.items()
-    }
+def kept(test: Test) -> Json:
+    """Return the scores of an evaluation with their signatures."""
+    return {key: {"value": score.value, "signature": score.signature} for key, score in test.shown.items()}
 
 
 def shorten(run: Path, training: Dataset, folder: Path) -> None:
@@ -222,7 +219,7 @@ if __name__ == "__main__":
     run, name, *rest = sys.argv[1:]
     precision: Precision = rest.pop(0) if rest and rest[0] in PRECISIONS else "int8"  # type: ignore[assignment]
     try:
-        written = ship(Path(run), name, precision, [Path(each) for each in rest] or [Path(run) / "eval-test"])
+        written = ship(Path(run), name, precision, [Path(each) for each in rest])
     except DeixisError as error:
         sys.exit(str(error))
     for file in sorted(written.iterdir()):

@@ -23,7 +23,7 @@ def test_here_everything_that_captioning_needs_is_there(capsys: pytest.CaptureFi
     found = findings(capsys)
     assert all(record["ok"] for record in found.values() if record["needed"])
     assert f"--device auto is {choose()}" in str(found["device"]["text"])
-    assert {"torch", "train", "backbone", "backbone of version 1", "deixis-8k", "disk", "Java", "text weights"} <= set(
+    assert {"torch", "train", "backbone", "backbone of version 1", "deixis-base", "disk", "Java", "text weights"} <= set(
         found
     )
 
@@ -45,7 +45,7 @@ def test_a_missing_captioner_is_an_error_and_a_missing_extra_is_not(
     monkeypatch.setattr(pretrained, "PACKAGE", tmp_path)
     assert cli.run(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("missing  deixis-8k") and "does not come with this version" in line for line in lines)
+    assert any(line.startswith("missing  deixis-base") and "does not come with this version" in line for line in lines)
 
 
 def test_doctor_and_score_give_the_same_reason_for_a_missing_metric(

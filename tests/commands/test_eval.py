@@ -151,10 +151,10 @@ def test_a_grounder_that_needs_a_grid_gets_it_without_a_store(
 ) -> None:
     line = json.dumps({"image": "0.png", "caption": SAMPLES[0].captions[0].text, "split": "test"})
     (data / "captions.jsonl").write_text(line + "\n")
-    order = ["eval", "deixis-8k", "--grounder", "deixis-8k-grounder", "--data", str(data)]
+    order = ["eval", "deixis-base", "--grounder", "deixis-base-grounder", "--data", str(data)]
     assert cli.run([*order, "--out", str(tmp_path / "out"), "--device", "cpu", "--quiet", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["grounder"] == "deixis-8k-grounder"
+    assert found["grounder"] == "deixis-base-grounder"
     assert captions(tmp_path / "out")[0].model == loaded_once.name
 
 

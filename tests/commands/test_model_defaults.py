@@ -21,13 +21,13 @@ def test_ground_uses_the_default_grounder_once_the_package_has_it(
     assert "Give --model the folder of a trained model" in capsys.readouterr().err
     small_matcher(name=models.DEFAULT_GROUNDER).save_pretrained(tmp_path / "package" / models.DEFAULT_GROUNDER)
     assert cli.run(order) == 0
-    assert json.loads(capsys.readouterr().out)["model"] == "deixis-8k-grounder"
+    assert json.loads(capsys.readouterr().out)["model"] == "deixis-base-grounder"
 
 
 def test_a_model_of_another_kind_is_an_error(photos: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["ground", str(photos / "0.png"), "a dog", "--model", str(model)]) == 1
     assert f"{model} writes captions; use deixis caption." in capsys.readouterr().err
-    assert cli.run(["caption", str(photos / "0.png"), "--model", "deixis-8k-grounder"]) == 1
-    assert "deixis-8k-grounder grounds phrases; use deixis ground." in capsys.readouterr().err
-    assert cli.run(["caption", str(photos / "0.png"), "--model", "deixis-8"]) == 1
-    assert "Did you mean deixis-8k?" in capsys.readouterr().err
+    assert cli.run(["caption", str(photos / "0.png"), "--model", "deixis-base-grounder"]) == 1
+    assert "deixis-base-grounder grounds phrases; use deixis ground." in capsys.readouterr().err
+    assert cli.run(["caption", str(photos / "0.png"), "--model", "deixis-bas"]) == 1
+    assert "Did you mean deixis-base?" in capsys.readouterr().err

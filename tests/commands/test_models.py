@@ -36,7 +36,7 @@ def test_models_of_the_package_of_runs_and_of_folders_are_listed_once(
     assert mine["scores"] == {"CIDEr": 0.5, "F1_all": 0.02}
     assert mine["bytes"] == (model / "weights.safetensors").stat().st_size
     assert found["other"]["bytes"] == 0
-    shipped = found["deixis-8k"]
+    shipped = found["deixis-base"]
     assert shipped["split"] == "test"
     assert isinstance(shipped["scores"], dict)
     assert shipped["scores"]["CIDEr"] > 0
@@ -49,7 +49,7 @@ def test_people_get_a_table(
     monkeypatch.setenv("COLUMNS", "200")
     assert cli.run(["models", str(model)]) == 0
     out = capsys.readouterr().out
-    assert "deixis-8k" in out
+    assert "deixis-base" in out
     assert "validation: CIDEr 0.500, F1_all 0.020" in out
     monkeypatch.delenv("COLUMNS")  # a pipe: nothing is cut off
     assert cli.run(["models", str(model)]) == 0

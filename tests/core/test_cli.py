@@ -140,7 +140,7 @@ def test_a_failure_is_a_sentence_and_exit_code_1(
 
 def test_wrong_use_is_exit_code_2_and_suggests_the_near_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        cli.run(["caption", "photo.jpg", "--modle", "deixis-8k"])
+        cli.run(["caption", "photo.jpg", "--modle", "deixis-base"])
     assert stop.value.code == 2
     said = capsys.readouterr()
     assert "--model" in said.err

@@ -86,7 +86,7 @@ def test_help_of_the_package_shows_how_to_use_it() -> None:
     [
         (["caption", "photo.jpg", "--finder", "none"], "deixis caption: --finder is now --grounder."),
         (["caption", "photo.jpg", "--finder=none"], "deixis caption: --finder is now --grounder."),
-        (["eval", "deixis-8k", "--data", "x", "--finder", "y"], "deixis eval: --finder is now --grounder."),
+        (["eval", "deixis-base", "--data", "x", "--finder", "y"], "deixis eval: --finder is now --grounder."),
         (["ground", "photo.jpg", "a dog", "--least", ".5"], "deixis ground: --least is now --min-score."),
         (["train", "updown", "--start", "x"], "deixis train: --start is now --init-from."),
     ],

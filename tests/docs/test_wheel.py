@@ -43,7 +43,7 @@ def test_the_wheel_has_models_and_licences(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
-    for model in ("deixis-8k", "deixis-8k-grounder", "deixis-8k-pairs", "deixis-8k-pairs-grounder"):
+    for model in ("deixis-base", "deixis-base-grounder", "deixis-8k-pairs", "deixis-8k-pairs-grounder"):
         assert f"deixis/pretrained/{model}/weights.safetensors" in names
     for licence in ("LICENSE", "WEIGHTS-LICENSE.md"):
         assert any(name.endswith(f"licenses/{licence}") for name in names)

@@ -10,7 +10,7 @@ from deixis.language.sentence import is_direction, is_not_visible, pieces, repea
 from deixis.language.tokenise import tokens
 from deixis.pipelines.models import PACKAGE
 
-SAID = json.loads((PACKAGE / "deixis-8k" / "vocabulary.json").read_text(encoding="utf-8"))["words"]
+SAID = json.loads((PACKAGE / "deixis-base" / "vocabulary.json").read_text(encoding="utf-8"))["words"]
 
 WORDS = [word for word in SAID if word.isalpha() and word not in ("i", "o", "st")]  # with a full stop: abbreviations
 

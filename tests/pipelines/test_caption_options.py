@@ -158,7 +158,7 @@ def test_grounder_none_is_a_captioner_alone(
     record = json.loads(capsys.readouterr().out)
     (expected,) = caption([Photo(str(file))], load_models(grounder="none", device="cpu"))
     assert record == expected.to_dict()
-    assert record["model"] == "deixis-8k"
+    assert record["model"] == "deixis-base"
     assert "low_match" not in [warning["code"] for warning in record["warnings"]]
 
 

@@ -136,7 +136,7 @@ def test_default_captioner_has_the_default_grounder_and_shares_its_regions(shipp
     assert shipped.extractor is shipped.grounder.extractor
     assert shipped.shares_regions
     assert reranks(shipped, CaptionOptions())
-    assert shipped.name == "deixis-8k, placed by deixis-8k-grounder"
+    assert shipped.name == "deixis-base, placed by deixis-base-grounder"
     photo = Photo(noise(0, (64, 48)))
     (found,) = caption([photo], shipped, CaptionOptions(checks=()))
     assert found.groundings
@@ -154,7 +154,7 @@ def test_without_a_grounder_nothing_is_reranked(loaded_once: Models) -> None:
     assert alone.grounder is None
     assert alone.captioner is loaded_once.captioner
     assert not reranks(alone, CaptionOptions())
-    assert (alone.name, alone.hash) == ("deixis-8k", alone.captioner.hash)
+    assert (alone.name, alone.hash) == ("deixis-base", alone.captioner.hash)
 
 
 def test_one_photograph_is_captioned_as_several_are(tmp_path: Path) -> None:

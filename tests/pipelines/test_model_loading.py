@@ -141,15 +141,15 @@ def test_a_name_of_the_package_and_a_folder_are_both_taken(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models, "PACKAGE", tmp_path / "package")
-    pack_model(run, tmp_path / "package" / "deixis-8k", "deixis-8k", {})
+    pack_model(run, tmp_path / "package" / "deixis-base", "deixis-base", {})
     (tmp_path / "package" / "half-copied").mkdir()  # without weights it is no model
-    assert model_names() == ["deixis-8k"]
+    assert model_names() == ["deixis-base"]
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "deixis-8k").mkdir()  # as an evaluation may have left it here
-    assert model_folder("deixis-8k") == tmp_path / "package" / "deixis-8k"
+    (tmp_path / "deixis-base").mkdir()  # as an evaluation may have left it here
+    assert model_folder("deixis-base") == tmp_path / "package" / "deixis-base"
     assert model_folder(run) == run
-    assert isinstance(load_model("deixis-8k"), Captioner)
-    assert load_captioner().name == "deixis-8k"
+    assert isinstance(load_model("deixis-base"), Captioner)
+    assert load_captioner().name == "deixis-base"
 
 
 def test_only_the_default_captioner_has_a_grounder_unless_one_is_named(
@@ -169,17 +169,17 @@ def test_what_is_no_model_is_told_with_the_names_there_are(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models, "PACKAGE", tmp_path)
-    pack_model(run, tmp_path / "deixis-8k", "deixis-8k", {})
-    with pytest.raises(DeixisError, match=r"no model deixis_8k.*the package has deixis-8k\. Did you mean deixis-8k\?"):
-        model_folder("deixis_8k")
-    with pytest.raises(DeixisError, match=r"no model runs/nothing.*the package has deixis-8k\.$"):
+    pack_model(run, tmp_path / "deixis-base", "deixis-base", {})
+    with pytest.raises(DeixisError, match=r"no model deixis_base.*the package has deixis-base\. Did you mean deixis-base\?"):
+        model_folder("deixis_base")
+    with pytest.raises(DeixisError, match=r"no model runs/nothing.*the package has deixis-base\.$"):
         model_folder("runs/nothing")
-    with pytest.raises(DeixisError, match=r"deixis-8k-grounder does not come with this version\. Give --model"):
+    with pytest.raises(DeixisError, match=r"deixis-base-grounder does not come with this version\. Give --model"):
         load_grounder()
     with pytest.raises(
-        DeixisError, match=r"^deixis-8k writes captions; use deixis caption\. Expected here: a phrase grounder\.$"
+        DeixisError, match=r"^deixis-base writes captions; use deixis caption\. Expected here: a phrase grounder\.$"
     ):
-        load_grounder("deixis-8k")
+        load_grounder("deixis-base")
 
 
 @pytest.mark.parametrize("name", model_names())
@@ -194,24 +194,27 @@ def test_what_comes_with_the_package_is_whole(name: str) -> None:
     for score, found in metrics["test"].items():
         assert f"| {score} | {found['value']:.3f} |" in card
         assert "split:test" in found["signature"]
+    for scores in metrics.get("further_tests", {}).values():
+        assert all(f"| {found['value']:.3f} |" in card and "split:test" in found["signature"] for found in scores.values())
 
 
 def test_the_package_has_a_captioner() -> None:
-    assert "deixis-8k" in model_names()
+    assert "deixis-base" in model_names()
 
 
 def test_a_run_is_shipped_with_its_test_figures(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ship, "PACKAGE", tmp_path)
     with pytest.raises(DeixisError, match=r"eval-test.scores\.json does not exist"):
-        ship.ship(run, "deixis-8k")
+        ship.ship(run, "deixis-base")
     (run / "eval-test").mkdir()
     chosen = [("CIDEr", [0.2, 0.6]), ("CHAIRs", [1.0, 0.0]), ("wrong_partial", [0.25, 0.25])]
     chosen += [("wrong_enlarged", [0.25, 0.25]), ("wrong_deviated", [0.5, 0.5])]
     scores = [mean_score(name, ["1", "2"], values, "split:test|v0") for name, values in chosen]
     save_scores(run / "eval-test" / "scores.json", scores, {"data": "flickr30k_entities"})
-    (tmp_path / "deixis-8k").mkdir()
-    (tmp_path / "deixis-8k" / "of-the-last-model").touch()
-    folder = ship.ship(run, "deixis-8k")
+    (tmp_path / "deixis-base").mkdir()
+    (tmp_path / "deixis-base" / "of-the-last-model").touch()
+    (run / "README.md").write_text("# run\n\n- Data: some, 3 training and 2 validation images\n")
+    folder = ship.ship(run, "deixis-base", "half")
     card = (folder / "README.md").read_text()
     assert "| CIDEr | 0.400 |" in card
     assert "50% of the test captions" in card
@@ -221,9 +224,18 @@ def test_a_run_is_shipped_with_its_test_figures(run: Path, tmp_path: Path, monke
     assert metrics["test"] == {"CIDEr": {"value": pytest.approx(0.4), "signature": "split:test|v0"}}
     assert metrics["validation"] == {"CIDEr": 0.5}
     assert not (folder / "of-the-last-model").exists()
-    assert load_model(folder).name == "deixis-8k"
-    card = (ship.ship(run, "deixis-8k", "int8") / "README.md").read_text()
+    assert load_model(folder).name == "deixis-base"
+    assert "- Data: some, 3 training and 2 validation images" in card
+    other = tmp_path / "other"
+    other.mkdir()
+    save_scores(other / "scores.json", scores[:1], {"data": "coco"})
+    folder = ship.ship(run, "deixis-base", "int8", [run / "eval-test", other])
+    card = (folder / "README.md").read_text()
     assert "Weights: on disk large matrices in bytes" in card
+    assert "| score | flickr30k_entities | coco | meaning |" in card
+    assert "| CIDEr | 0.400 | 0.400 |" in card
+    further = json.loads((folder / "metrics.json").read_text())["further_tests"]
+    assert further == {"coco": {"CIDEr": {"value": pytest.approx(0.4), "signature": "split:test|v0"}}}
 
 
 def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
@@ -249,7 +261,7 @@ def test_a_fusion_model_is_shipped_with_the_word_pieces_of_its_captions(
     monkeypatch.setattr(ship, "imagenet_classes", lambda: ("cat",))
     monkeypatch.setattr(ship, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(ship, "PIECES", 11)
-    shipped = load_grounder(ship.ship(run, "deixis-8k-grounder", "half"))
+    shipped = load_grounder(ship.ship(run, "deixis-base-grounder", "half"))
     assert isinstance(shipped, AlbefGrounder)
     assert shipped.pieces.pieces == (*WordPieces.specials, "a", "##a", "d", "the", "dog", "cat")
     (before,), (after,) = (ground(Photo(noise()), ["the dog"], one) for one in (grounder, shipped))

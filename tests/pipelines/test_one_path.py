@@ -158,7 +158,7 @@ def test_requests_that_are_answered_together_give_the_same_captions(folder: Path
 
 def evaluate(capsys: pytest.CaptureFixture[str], data: Path, out: Path, *options: str) -> list[dict[str, Any]]:
     """The captions that ``deixis eval`` has scored, without the kinds of errors."""
-    args = ["eval", "deixis-8k", "--data", str(data), "--out", str(out), *options, "--device", "cpu", "--quiet"]
+    args = ["eval", "deixis-base", "--data", str(data), "--out", str(out), *options, "--device", "cpu", "--quiet"]
     assert cli.run(args) == 0
     capsys.readouterr()
     records = [json.loads(line) for line in (out / "captions.jsonl").read_text().splitlines()]

@@ -108,7 +108,7 @@ def test_the_regions_go_with_the_model(tmp_path: Path) -> None:
     assert models.blank is models.blank
 
 
-@pytest.mark.parametrize("name", ["deixis-8k", "deixis-8k-pairs"])
+@pytest.mark.parametrize("name", ["deixis-base", "deixis-8k-pairs"])
 def test_the_regions_of_the_package_are_those_of_the_extractor(name: str) -> None:
     """But for the rounding of other processors."""
     captioner = load_captioner(name, "cpu")

@@ -121,7 +121,7 @@ def test_a_bad_file_is_named(tmp_path: Path) -> None:
 # Models of the package ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["deixis-8k", "deixis-8k-pairs"])
+@pytest.mark.parametrize("name", ["deixis-base", "deixis-8k-pairs"])
 def test_photographs_are_in_distribution_and_drawings_are_not(name: str) -> None:
     """Also photographs of cats and cups, which are rare in the training set."""
     captioner = load_captioner(name, "cpu")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deixis.vision.blank import BlankRegions
     from deixis.vision.extractor import RegionExtractor
 
-DEFAULT_CAPTIONER, DEFAULT_GROUNDER = "deixis-8k", "deixis-8k-grounder"
+DEFAULT_CAPTIONER, DEFAULT_GROUNDER = "deixis-base", "deixis-base-grounder"
 """The models that verbs use where none is named."""
 
 PACKAGE = Path(__file__).parents[1] / "pretrained"
