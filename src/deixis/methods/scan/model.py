@@ -87,7 +87,7 @@ class ScanGrounder:
     def encode(self, regions: Sequence[Regions]) -> list[EncodedPhoto]:
         """Project the regions of several photographs in one pass."""
         for one in regions:
-            self.extractor.require(one)
+            self.extractor.require(one, self.network.config.features)
         encoded = encode_regions(self.network, regions)
         return [
             EncodedPhoto(
@@ -139,7 +139,7 @@ class ScanGrounder:
         for start in range(0, len(regions), batch):
             some = regions[start : start + batch]
             for one in some:
-                self.extractor.require(one)
+                self.extractor.require(one, self.network.config.features)
             rows.append(self.network.scores(encode_regions(self.network, some), words).cpu())
         return torch.cat(rows).numpy()
 
