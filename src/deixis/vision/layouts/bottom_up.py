@@ -344,6 +344,7 @@ class _Table:
                 self.h5 = open_hdf5(path)
             elif path.suffix == ".lmdb":
                 lmdb = require_package("lmdb", path)
+                require_regular(path / "data.mdb" if path.is_dir() else path)
                 self.lmdb = lmdb.open(str(path), subdir=path.is_dir(), readonly=True, lock=False, readahead=False)
         except DeixisError:
             raise
