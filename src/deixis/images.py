@@ -29,6 +29,10 @@ MAX_PIXELS = 100_000_000
 """Images with more pixels than this are refused before decoding (a 100-megapixel photograph still passes)."""
 
 
+LARGE_PIXELS = 16_000_000
+"""Images with more pixels than this are processed one at a time; smaller ones in batches."""
+
+
 class ImageTooLargeError(DeixisError):
     """An image has more pixels than it may; none of them was decoded."""
 

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from deixis.errors import DeixisError
-from deixis.files import atomic_path, read_settings, write_atomic
+from deixis.files import (
+    MAX_FILE,
+    atomic_path,
+    open_regular,
+    read_bytes,
+    read_settings,
+    require_regular,
+    write_atomic,
+)
 from deixis.language.vocabulary import Vocabulary
 from deixis.types import Json
 
@@ -39,8 +47,8 @@ Backend = Literal["numpy", "torch"]
 LARGE = 1024
 """Smallest number of elements of a matrix that ``int8`` quantises."""
 
-MAX_HEADER = 100_000_000
-"""Bytes of the header of a safetensors file, as in the format's own definition."""
+MAX_HEADER = 2**23
+"""Bytes of the header of a safetensors file; a network of 10,000 weights has 1 MB."""
 
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
 """What a damaged configuration raises while a model is built from it."""
@@ -98,7 +106,7 @@ def pack_model(
     new.mkdir(parents=True, exist_ok=True)
     files = ["vocabulary.json", "recipe.json", *(file for file in (OOD, BLANK, WORDS) if (old / file).exists())]
     for file in files:
-        write_atomic(new / file, (old / file).read_bytes())
+        write_atomic(new / file, read_bytes(old / file))
     _write(new, config, packed, extras)
 
 
@@ -195,9 +203,9 @@ def _load_numpy(path: Path) -> dict[str, npt.NDArray[np.generic]]:
     from safetensors.numpy import load, load_file
 
     try:
-        str(path).encode()
+        str(require_regular(path)).encode()
     except UnicodeEncodeError:
-        return load(path.read_bytes())
+        return load(read_bytes(path, MAX_FILE))
     return load_file(path)
 
 
@@ -232,15 +240,15 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load, load_file
 
     try:
-        str(path).encode()
+        str(require_regular(path)).encode()
     except UnicodeEncodeError:
-        return load(path.read_bytes())
+        return load(read_bytes(path, MAX_FILE))
     return load_file(path)
 
 
 def _stored_shapes(path: Path) -> dict[str, list[int]]:
     """Read the shapes of the tensors in a safetensors file from its header; scales of packed matrices are left out."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = int.from_bytes(file.read(8), "little")
         if size > MAX_HEADER:
             raise ValueError(f"the header of {path.name} has {size:,} bytes")
@@ -278,9 +286,9 @@ def _write(path: Path, config: Json, weights: Mapping[str, Any], extras: Mapping
 
 def folder_hash(folder: str | Path) -> str:
     """Return a short hash of a model's configuration and weights; results contain it."""
-    with Path(folder, "weights.safetensors").open("rb") as file:
+    with open_regular(Path(folder, "weights.safetensors")) as file:
         weights = hashlib.file_digest(file, "sha256").digest()
-    return hashlib.sha256(weights + Path(folder, "config.json").read_bytes()).hexdigest()[:12]
+    return hashlib.sha256(weights + read_bytes(Path(folder, "config.json"))).hexdigest()[:12]
 
 
 def read_supervision(folder: Path) -> str:
@@ -316,7 +324,8 @@ def _wrong_kind(folder: Path, config: object, kinds: Sequence[str]) -> str:
     expected = f"expected: {' or '.join(kinds)}, format {FORMAT}"
     if not isinstance(config, dict) or not isinstance(config.get("kind"), str):
         return f"{folder / 'config.json'} does not describe a model; {expected}."
-    return f"{folder} has a model of kind {config['kind']}, format {config.get('format')}; {expected}."
+    kind, form = config["kind"][:60], str(config.get("format"))[:60]
+    return f"{folder} has a model of kind {kind}, format {form}; {expected}."
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from hostile import picture
 from safetensors.torch import load_file, save_file
 
 from deixis import cli
+from deixis.calibration import Calibration
 from deixis.data import reading
 from deixis.data.reading import read_table
 from deixis.data.sample import Skipped
@@ -29,17 +30,23 @@ from deixis.files import require_sha256
 from deixis.layers.minilm import MiniLm, minilm_folder, minilm_weights
 from deixis.methods.albef.network import AlbefConfig
 from deixis.methods.reir.config import ReirConfig
-from deixis.methods.scan.network import ScanConfig
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.network import ReirNet
+from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanConfig, ScanNet
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
-from deixis.methods.updown.network import DecoderConfig
+from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.model_folder import MAX_HEADER
 from deixis.pipelines.caption import CaptionOptions, caption
 from deixis.pipelines.ground import ground
 from deixis.pipelines.models import Models, load_model
 from deixis.pipelines.photo import Photo
 from deixis.types import GroundedCaption, Grounding
 from deixis.vision import backbone
+from deixis.vision.extractor import named_extractor
 from deixis.vision.proposals import coco_ssd
+from small_models import FEATURES, VOCABULARY, small_fusion
 
 WRONG: tuple[Any, ...] = (
     *(None, True, -1, 0, 0.5, 10**9, 10**400, math.nan, math.inf, "x", "", [], {}, [[1]], {"a": 1}),
@@ -108,6 +115,68 @@ def test_no_configuration_crashes_or_allocates(folder: Path, monkeypatch: pytest
             loaded += not refused
     assert loaded  # a name may be any text
     assert largest < 1_000_000
+
+
+@pytest.fixture(params=["pixels", "cells", "reir", "gvd"])
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of a model of another kind, with a configuration in which every field has an effect."""
+    folder, name = tmp_path / request.param, request.param
+    if name in ("pixels", "cells"):
+        small_fusion(["a dog and a ball"], pixels=name == "pixels").save_pretrained(folder)
+        return folder
+    extractor = named_extractor("tiny", "grid").to_json()
+    if name == "reir":
+        network = ReirNet(ReirConfig(len(VOCABULARY), FEATURES, words=4, width=6, hidden=5))
+        ReirGrounder(network, VOCABULARY, extractor, "reir", Calibration(1.0)).save_pretrained(folder)
+        return folder
+    sizes = {"words": 8, "hidden": 12, "attention": 6, "interact": 1, "interact_heads": 2, "classes": 5, "location": 6}
+    grid = {"fc7": 7, "grid": FEATURES, "grid_attention": "own", "image": "grid", "grid_side": 3}
+    decoder = Decoder(DecoderConfig(len(VOCABULARY), FEATURES, **sizes, **grid))  # type: ignore[arg-type]
+    Captioner(decoder, VOCABULARY, extractor, "gvd").save_pretrained(folder)
+    return folder
+
+
+def test_configurations_of_other_kinds_are_loaded_or_refused(other: Path) -> None:
+    use(load_model(other))
+    config = json.loads((other / "config.json").read_text())
+    for path in places(config):
+        for value in (None, 0, 999_999, "x", [], {}):
+            (other / "config.json").write_text(json.dumps(changed(config, path, value)))
+            assert len(error_of(lambda: use(load_model(other)))) < 1000
+
+
+@pytest.mark.parametrize("name", ["interact", "interact_heads", "branches", "frames", "steps", "heads"])
+def test_numbers_that_are_loops_are_bounded(name: str, models: tuple[Path, Path], tmp_path: Path) -> None:
+    """A network with a million layers is refused before their names are listed."""
+    copy = Path(shutil.copytree(models[0], tmp_path / "model"))
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(changed(config, ("decoder", name), 999_999)))
+    with pytest.raises(DeixisError, match=f"'{name}'"):
+        load_model(copy)
+
+
+def test_features_of_another_width_are_refused(tmp_path: Path) -> None:
+    """The extractor of the configuration is not the one on whose features the weights were trained."""
+    extractor = named_extractor("tiny", "grid").to_json()
+    size, width = len(VOCABULARY), FEATURES - 4
+    decoder = Decoder(DecoderConfig(size, width, words=8, hidden=12, attention=6))
+    matcher = ScanNet(ScanConfig(size, width, words=8, embed=12))
+    refiner = ReirNet(ReirConfig(size, width, words=4, width=6, hidden=5))
+    for model in (
+        Captioner(decoder, VOCABULARY, extractor, "m"),
+        ScanGrounder(matcher, VOCABULARY, extractor, "m"),
+        ReirGrounder(refiner, VOCABULARY, extractor, "m", Calibration(1.0)),
+    ):
+        with pytest.raises(DeixisError, match=f"have {FEATURES} numbers, but the model expects {width}"):
+            use(model)
+
+
+def test_a_header_of_weights_is_bounded(folder: Path) -> None:
+    with (folder / "weights.safetensors").open("r+b") as file:
+        file.write((MAX_HEADER + 1).to_bytes(8, "little"))
+        file.truncate(MAX_HEADER + 100)
+    with pytest.raises(DeixisError, match=r"the header of weights\.safetensors has"):
+        load_model(folder)
 
 
 @pytest.mark.parametrize(

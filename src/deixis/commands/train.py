@@ -13,7 +13,7 @@ import tyro
 
 from deixis.commands.console import Device, Quiet, Switch, Threads, print_json, stderr_console
 from deixis.data.dictionary import read_classes, read_vocabulary
-from deixis.files import exclusive, make_folder, write_atomic
+from deixis.files import exclusive, make_folder, read_settings, write_atomic
 from deixis.runs.options import AddedLosses, matcher
 from deixis.runs.recipes import RECIPES, find_recipe
 from deixis.training.recipe import Recipe
@@ -149,7 +149,7 @@ def train(options: Options[Recipe]) -> int:
         title = f"{options.recipe.name}, seed {seed}"
         with alone, distributed.clear_errors(), TrainingProgress(console, title) as progress:
             run_recipe(replace(options.recipe, seed=seed), data, out, progress.callbacks(), init)
-        metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+        metrics = read_settings(out / "metrics.json")
         found.append(metrics["validation"])
         scores = ", ".join(f"{name} {value:.4f}" for name, value in found[-1].items())
         console.print(f"{out}: best epoch {best_epoch(metrics)}, {scores}")

@@ -16,7 +16,17 @@ from typing import Any, Literal, Protocol
 from deixis.corpus.names import Names
 from deixis.differences import differences
 from deixis.errors import DeixisError, display_name
-from deixis.files import TMP_PREFIX, encode_text, json_text, make_folder, remove_partial, write_atomic
+from deixis.files import (
+    TMP_PREFIX,
+    encode_text,
+    json_text,
+    make_folder,
+    open_regular,
+    read_settings,
+    remove_partial,
+    require_regular,
+    write_atomic,
+)
 from deixis.types import Json
 
 Format = Literal["jsonl", "parquet"]
@@ -43,7 +53,7 @@ class Parts:
         make_folder(folder)
         about = json.loads(json.dumps({**about, "format": format}))
         if (folder / ABOUT).exists():
-            kept = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            kept = read_settings(folder / ABOUT)
             if differing := differences(kept, about):
                 raise DeixisError(
                     f"{display_name(folder)} has results with other settings: {', '.join(differing)}. "
@@ -85,7 +95,7 @@ class Parts:
 
 def _rows(path: Path) -> Iterator[Json]:
     if path.suffix == ".jsonl":
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             yield from (json.loads(line) for line in file)
     else:
         yield from (json.loads(text) for text in _read(path, "result"))
@@ -101,7 +111,7 @@ def _images(path: Path) -> Iterator[str]:
 def _read(path: Path, column: str) -> list[str]:
     import pyarrow.parquet
 
-    values: list[str] = pyarrow.parquet.read_table(path, columns=[column])[column].to_pylist()
+    values: list[str] = pyarrow.parquet.read_table(require_regular(path), columns=[column])[column].to_pylist()
     return values
 
 

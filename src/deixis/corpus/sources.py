@@ -9,8 +9,10 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import os
 import re
 import tarfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,13 +23,17 @@ from typing import IO, Any
 from PIL import Image
 
 from deixis.errors import DeixisError, UsageError, display_name
-from deixis.images import MAX_BYTES, load_image
+from deixis.files import BoundedTarInfo, open_regular
+from deixis.images import MAX_PIXELS, load_image
 from deixis.photographs import SUFFIXES, images_in
 
 GLOB = "*?["
 LISTS = (".txt", ".lst", ".tsv", ".jsonl")
 CAPTIONS = (".txt", ".caption")
-MAX_TEXT = 2**16  # bytes of a caption in a tar shard
+MAX_TEXT = 2**16  # bytes of a name or a caption
+MAX_LINE = 2**20  # bytes of a line of a list file
+MAX_IMAGE = 2**28  # bytes of an image that is read as a whole: of a tar file, a parquet file or a URL
+MAX_GROUP = 2**31  # bytes of an image column in one row group of a parquet file
 IMAGE_COLUMNS = ("image", "bytes", "path", "file", "file_name", "url", "jpg", "png")
 ID_COLUMNS = ("id", "image_id", "key", "__key__")
 CAPTION_COLUMNS = ("caption", "text", "txt")
@@ -58,7 +64,10 @@ def list_items(sources: Sequence[str | Item], shard: tuple[int, int] = (1, 1)) -
 def in_shard(name: str, shard: tuple[int, int]) -> bool:
     """Return whether an image belongs to part i of n, by a hash of its name."""
     number, count = shard
-    return count == 1 or int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % count == number - 1
+    return (
+        count == 1
+        or int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8]) % count == number - 1
+    )
 
 
 def as_source(path: Path) -> str:
@@ -82,41 +91,41 @@ def parse_shard(text: str) -> tuple[int, int]:
     return number, count
 
 
-def load_item(item: Item) -> Image.Image:
-    """Open an image; errors name it."""
+def load_item(item: Item, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Open an image of at most ``max_pixels``; errors name it."""
     if item.group >= 0:
-        value = _column(item.place, item.group, item.column)[item.row]
+        value = _value(item)
         value = value.get("bytes") or value.get("path") if isinstance(value, dict) else value
         if isinstance(value, str):  # a path, from the folder of the parquet file
-            return _load(_beside(item.place, value))
+            return _load(_beside(item.place, value), max_pixels)
         if not isinstance(value, bytes) or not value:
             raise DeixisError(f"{item.image}: row {item.row} of column {item.column} has no image.")
-        return _named(item, value)
+        return _decode(item, value, max_pixels)
     if item.size >= 0:
-        if item.size > MAX_BYTES:
-            raise DeixisError(f"{item.image} has {item.size:,} bytes; the limit is {MAX_BYTES:,}.")
+        if item.size > MAX_IMAGE:
+            raise DeixisError(f"{item.image} has {item.size:,} bytes; the limit is {MAX_IMAGE:,}.")
         with _open(item.place) as file:
             file.seek(item.offset)
-            return _named(item, file.read(item.size))
-    return _load(item.place)
+            return _decode(item, file.read(item.size), max_pixels)
+    return _load(item.place, max_pixels)
 
 
-def _load(place: str) -> Image.Image:
+def _load(place: str, max_pixels: int) -> Image.Image:
     if "://" not in place:
-        return load_image(place)
+        return load_image(place, max_pixels)
     with _open(place) as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise DeixisError(f"{place} has more than {MAX_BYTES:,} bytes. Leave it out.")
-    return _named(Item(place, place), data)
+        data = file.read(MAX_IMAGE + 1)
+    return _decode(Item(place, place), data, max_pixels)
 
 
-def _named(item: Item, data: bytes) -> Image.Image:
+def _decode(item: Item, data: bytes, max_pixels: int) -> Image.Image:
     """Decode bytes; an error gets the name of the image."""
+    if len(data) > MAX_IMAGE:
+        raise DeixisError(f"{item.image} has more than {MAX_IMAGE:,} bytes. Leave it out.")
     try:
-        return load_image(data)
+        return load_image(data, max_pixels)
     except DeixisError as error:
-        raise DeixisError(str(error).replace("the uploaded image", item.image, 1)) from None
+        raise type(error)(str(error).replace("the uploaded image", item.image, 1)) from None
 
 
 def _items(source: str) -> Iterator[Item]:
@@ -159,7 +168,7 @@ def _glob(pattern: str) -> list[str]:
 def _tar(source: str) -> Iterator[Item]:
     """Images of a tar file, with the text of the member of the same name (WebDataset)."""
     try:
-        with _open(source) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        with _open(source) as file, tarfile.open(fileobj=file, mode="r:", tarinfo=BoundedTarInfo) as tar:
             members = (member for member in tar if member.isfile())
             for key, group in groupby(members, key=lambda member: _key(member.name)):
                 image, caption = None, ""
@@ -197,31 +206,53 @@ def _parquet(source: str) -> Iterator[Item]:
     paths = str(file.schema_arrow.field(image).type) in ("string", "large_string")
     read = [name for name in (*kept, image if paths else "") if name]
     for group in range(file.num_row_groups):
-        table = file.read_row_group(group, columns=read) if read else None
-        ids, captions = (table[name].to_pylist() if table and name else None for name in kept)
-        values = table[image].to_pylist() if table is not None and paths else None
+        table = {name: _column(source, group, name) for name in read}
+        ids, captions = (table.get(name) for name in kept)
+        values = table.get(image) if paths else None
         for row in range(file.metadata.row_group(group).num_rows):
-            name = str(ids[row]) if ids else values[row] if values and values[row] else f"{source}#{group}.{row}"
-            caption = str(captions[row] or "") if captions else ""
-            yield Item(name, source, caption, group=group, row=row, column=image)
+            given = _text(source, ids, row) or _text(source, values, row)
+            yield Item(
+                given or f"{source}#{group}.{row}",
+                source,
+                _text(source, captions, row),
+                group=group,
+                row=row,
+                column=image,
+            )
+
+
+def _text(source: str, column: Any, row: int) -> str:
+    """Text of a row; empty if there is no such column, or no value."""
+    value = None if column is None else column[row].as_py()
+    text = "" if value is None else str(value)
+    if len(text) > MAX_TEXT:
+        raise DeixisError(f"{display_name(source)}: a name or caption has over {MAX_TEXT:,} characters.")
+    return text
 
 
 def _list_file(source: str) -> Iterator[Item]:
     """Lines of a list: a path, a path and a caption with a tab between, or JSON with "image" and "caption"."""
     with _open(source) as file:
-        for number, raw in enumerate(file, 1):
-            line = raw.decode(errors="replace").strip("\r\n")
+        for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
+            if len(raw) > MAX_LINE:
+                raise DeixisError(
+                    f"{display_name(source)}, line {number} has over {MAX_LINE:,} bytes. Expected a path."
+                )
+            line = raw.strip(b"\r\n")
             if not line.strip():
                 continue
-            if line.startswith("{"):
+            if line.startswith(b"{"):
                 try:
                     record = json.loads(line)
-                    name, caption = str(record["image"]), str(record.get("caption", ""))
+                    name, caption = record["image"], record.get("caption", "")
                 except (ValueError, KeyError, TypeError, RecursionError):
+                    name = caption = None
+                if not isinstance(name, str) or not isinstance(caption, str):
                     reason = 'expected JSON with "image", and "caption" for captions'
-                    raise DeixisError(f"{display_name(source)}, line {number}: {reason}.") from None
+                    raise DeixisError(f"{display_name(source)}, line {number}: {reason}.")
             else:
-                name, _, caption = line.partition("\t")
+                path, _, text = line.partition(b"\t")
+                name, caption = os.fsdecode(path), text.decode(errors="replace")  # a path is any bytes
             yield Item(name, _beside(source, name), caption)
 
 
@@ -254,9 +285,11 @@ def _open(place: str) -> IO[bytes]:
     try:
         if "://" in place:
             fs, path = _filesystem(place)
+            if type(fs).__name__ == "LocalFileSystem":
+                return open_regular(path)
             opened: IO[bytes] = fs.open(path, "rb")
             return opened
-        return Path(place).open("rb")
+        return open_regular(place)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise DeixisError(f"{display_name(place)} cannot be read ({reason}). Check the path.") from None
@@ -270,14 +303,41 @@ def _parquet_file(source: str) -> Any:
     except ImportError:
         raise DeixisError(f"{display_name(source)} needs pyarrow: pip install 'deixis[formats]'.") from None
     try:
-        return pyarrow.parquet.ParquetFile(_open(source))
+        file = pyarrow.parquet.ParquetFile(_open(source))
+        # a value that all rows share is kept once: a small file may repeat it a million times
+        leaves = (file.schema.column(index) for index in range(len(file.schema)))
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        return pyarrow.parquet.ParquetFile(_open(source), metadata=file.metadata, read_dictionary=texts)
     except (pyarrow.lib.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise DeixisError(f"{display_name(source)} is not a sound parquet file ({reason}).") from None
 
 
+_reading = threading.Lock()  # threads that open images of one group wait for one reading of it
+
+
+def _value(item: Item) -> Any:
+    with _reading:
+        column = _column(item.place, item.group, item.column)
+    return column[item.row].as_py()
+
+
 @lru_cache(maxsize=2)
-def _column(source: str, group: int, column: str) -> list[Any]:
+def _column(source: str, group: int, column: str) -> Any:
     """Values of a column in one row group; images of a group follow one another, so it is read once."""
-    values: list[Any] = _parquet_file(source).read_row_group(group, columns=[column])[column].to_pylist()
-    return values
+    import pyarrow.lib
+
+    file = _parquet_file(source)
+    described = file.metadata.row_group(group)
+    leaves = (described.column(index) for index in range(described.num_columns))
+    size = sum(leaf.total_uncompressed_size for leaf in leaves if leaf.path_in_schema.split(".")[0] == column)
+    if size > MAX_GROUP:
+        raise DeixisError(
+            f"{display_name(source)}: row group {group} has {size:,} bytes of the column {display_name(column)}. "
+            f"Write row groups of at most {MAX_GROUP:,} bytes."
+        )
+    try:
+        return file.read_row_group(group, columns=[column])[column]
+    except (pyarrow.lib.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DeixisError(f"{display_name(source)} is not a sound parquet file ({reason}).") from None

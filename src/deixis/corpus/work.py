@@ -10,13 +10,14 @@ from PIL import Image
 
 from deixis.corpus.sources import Item, load_item
 from deixis.errors import DeixisError
+from deixis.images import LARGE_PIXELS, MAX_PIXELS, ImageTooLargeError
 from deixis.pipelines.caption import CaptionOptions
 from deixis.pipelines.photo import Photo
 from deixis.types import HeatPlace, Json, Place
 from deixis.vision.fill import Make
 
-Opened = tuple[Item, Image.Image | str]
-"""An item with its image, or with the reason why there is none."""
+Opened = tuple[Item, Image.Image | str | None]
+"""An item with its image, with the reason why there is none, or with None where a large image is opened later."""
 
 Answer = Callable[[Sequence[Photo], Sequence[Item]], list[Json]]
 
@@ -138,10 +139,12 @@ class Work(Protocol):
         ...
 
 
-def open_item(item: Item) -> Opened:
-    """Open an image; an error becomes its message."""
+def open_item(item: Item, max_pixels: int = LARGE_PIXELS) -> Opened:
+    """Open an image; an error becomes its message. An image of more pixels is left for later."""
     try:
-        return item, load_item(item)
+        return item, load_item(item, max_pixels)
+    except ImageTooLargeError as error:
+        return item, str(error) if max_pixels == MAX_PIXELS else None
     except DeixisError as error:
         return item, str(error)
     except Exception as error:  # one image must not stop the others
@@ -149,11 +152,16 @@ def open_item(item: Item) -> Opened:
 
 
 def answer_all(answer: Answer, opened: Sequence[Opened]) -> list[Json]:
-    """One row for each image: its result, or its error. A batch that fails is repeated image by image."""
+    """One row for each image: its result, or its error. A batch that fails is repeated image by image.
+
+    Large images are opened and answered one at a time, so that a batch of them does not fill the memory.
+    """
     rows = {item.image: {"image": item.image, "error": reason} for item, reason in opened if isinstance(reason, str)}
-    good = [(item, image) for item, image in opened if not isinstance(image, str)]
+    good = [(item, image) for item, image in opened if isinstance(image, Image.Image)]
     for row, (item, _) in zip(_answers(answer, good), good, strict=True):
         rows[item.image] = {**row, "image": item.image}
+    for item in [item for item, image in opened if image is None]:
+        rows[item.image] = answer_all(answer, [open_item(item, MAX_PIXELS)])[0]
     return [rows[item.image] for item, _ in opened]
 
 

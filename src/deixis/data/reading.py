@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 from xml.parsers import expat
 
+from deixis import files
 from deixis.data.sample import Skipped
 from deixis.errors import DeixisError
 from deixis.types import Box
@@ -56,10 +57,10 @@ class BadRecord(ValueError):
 def read_text(path: Path, limit: int = MAX_TEXT) -> str:
     """Read a UTF-8 file, without byte order mark and with ``\\n`` as line ends."""
     try:
-        with _limited(path, limit), path.open(encoding="utf-8-sig") as file:
+        with _limited(path, limit), files.open_text(path, limit, "utf-8-sig") as file:
             return file.read()
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        line = files.read_bytes(path, limit)[: error.start].count(b"\n") + 1
         raise BadFile(path, "not UTF-8 text", line) from None
 
 
@@ -203,7 +204,7 @@ def read_xml(path: Path) -> Node:
 def read_bytes(path: Path, limit: int) -> bytes:
     """Read a file of at most ``limit`` bytes."""
     with _limited(path, limit):
-        return path.read_bytes()
+        return files.read_bytes(path, limit)
 
 
 def read_packed_json(path: Path, limit: int) -> Any:

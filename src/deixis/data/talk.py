@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from deixis.data.dictionary import UNKNOWN, Dictionary, read_dictionary
-from deixis.data.reading import BadFile
+from deixis.data.hdf5 import find_array, open_hdf5, read_array
+from deixis.data.reading import BadFile, BadRecord
 from deixis.data.sample import Caption, Dataset, Expected, Sample, Skipped
 from deixis.errors import DeixisError
 from deixis.language.tokenise import tokens
@@ -75,15 +76,16 @@ def load(root: Path, split: str) -> Dataset:
 
 def _read(path: Path, images: int) -> tuple[Any, Any, Any]:
     """Read captions and their places; refuse wrong shapes."""
-    try:
-        import h5py
-    except ImportError:
-        raise DeixisError(f"{path} needs the package h5py. Install it: pip install 'deixis[formats]'.") from None
-    try:
-        with h5py.File(path, "r") as file:
-            found = {name: file[name][:] for name in ("labels", "label_start_ix", "label_end_ix")}
-    except (OSError, KeyError, TypeError, AttributeError) as error:
-        raise BadFile(path, f"expected HDF5 with labels, label_start_ix and label_end_ix ({error})") from None
+    found = {}
+    with open_hdf5(path) as file:
+        for name in ("labels", "label_start_ix", "label_end_ix"):
+            array = find_array(file, path, name)
+            if array is None:
+                raise BadFile(path, f"expected HDF5 with labels, label_start_ix and label_end_ix; {name} is missing")
+            try:
+                found[name] = read_array(array)
+            except BadRecord as error:
+                raise BadFile(path, f"{name}: {error}") from None
     labels, first, last = found.values()
     if labels.ndim != 2 or first.shape != (images,) or last.shape != (images,):
         raise BadFile(path, f"expected captions of {images} images, found {first.shape} first captions")

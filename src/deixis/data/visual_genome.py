@@ -46,6 +46,7 @@ from deixis.data.reading import (
 )
 from deixis.data.sample import Caption, Dataset, Entity, Expected, Sample, Skipped
 from deixis.errors import DeixisError
+from deixis.files import open_text
 from deixis.language.names import with_article
 from deixis.language.tokenise import tokens
 from deixis.types import Box, Phrase
@@ -392,7 +393,7 @@ def json_elements(path: Path) -> Iterator[Any]:
     """Decode the elements of a JSON list one at a time."""
     decode = json.JSONDecoder().raw_decode
     try:
-        file = path.open(encoding="utf-8-sig")
+        file = open_text(path, encoding="utf-8-sig")
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
     with file:

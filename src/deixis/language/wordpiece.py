@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from deixis.errors import DeixisError
+from deixis.files import read_text
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 LONGEST = 100  # characters; a longer word is unknown
@@ -98,7 +99,7 @@ class WordPieces:
     def load(cls, path: Path) -> WordPieces:
         """Read a file of :meth:`to_text` (``.json``), or the ``vocab.txt`` of BERT with one piece per line."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path)
             pieces = json.loads(text) if path.suffix == ".json" else text.split("\n")
             if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
                 raise ValueError("it is not a list of strings")

@@ -186,11 +186,12 @@ def _batches(photos: Iterator[Photo]) -> Iterator[list[Photo]]:
         try:
             for photo in islice(photos, BATCH):
                 some.append(photo)
+                if isinstance(photo, Clip):  # the frames of one clip are many pixels
+                    break
         except KeyboardInterrupt:
             if some:
                 yield some
             raise
-        if some:
-            yield some
-        if len(some) < BATCH:
+        if not some:
             return
+        yield some

@@ -49,6 +49,11 @@ class Clip(Photo):
         return self.frames.images[self.frames.middle]
 
     @property
+    def large(self) -> bool:
+        """False: clips are processed one at a time anyway."""
+        return False
+
+    @property
     def times(self) -> tuple[float, ...]:
         """Seconds of the frames."""
         return self._times or self.frames.times

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from deixis.errors import DeixisError
-from deixis.images import load_image
+from deixis.images import LARGE_PIXELS, image_size, load_image
 from deixis.language.parse import Parse, parse_words
 from deixis.pipelines.models import PhraseGrounder
 from deixis.types import Regions
@@ -39,15 +38,24 @@ class Photo:
         self.source = source
         self.name = name if name is not None else str(source) if isinstance(source, str | Path) else ""
         self._open = open_image
+        self._image: Image.Image | None = None
         given = {} if regions is None else regions  # a dictionary that is given is filled, even if it is empty
         self._regions = {given.extractor: given} if isinstance(given, Regions) else given
         self._encoded: dict[int, Any] = {}  # by identity of the grounder
         self._parses: dict[tuple[str, ...], Parse] = {}
         self._classes: npt.NDArray[np.floating] | None = None
 
-    @cached_property
+    @property
     def image(self) -> Image.Image:
-        """The decoded photograph."""
+        """The decoded photograph; a large file is decoded at each use, so that a batch does not fill the memory."""
+        if self._image is not None:
+            return self._image
+        image = self._opened()
+        if self._open is not None or not isinstance(self.source, str | Path) or not _is_large(image.size):
+            self._image = image
+        return image
+
+    def _opened(self) -> Image.Image:
         if self._open is not None:
             return self._open()
         if isinstance(self.source, str | Path):
@@ -55,6 +63,13 @@ class Photo:
         if isinstance(self.source, Image.Image):
             return self.source
         return _from_array(self.source)
+
+    @property
+    def large(self) -> bool:
+        """Whether the photograph is processed alone: a file of many pixels that is not decoded yet."""
+        if self._image is not None or self._open is not None or not isinstance(self.source, str | Path):
+            return False
+        return _is_large(image_size(self.source))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -104,6 +119,7 @@ def extract_batch(photos: Sequence[Photo], extractor: RegionExtractor) -> None:
     """Extract the regions that photographs lack, in one pass of the networks; clips have passes of their own."""
     new = [photo for photo in photos if type(photo) is Photo and not photo.has_regions(extractor)]
     if len(new) > 1:
+        new = [photo for photo in new if not photo.large]  # a large one is extracted alone, when its regions are needed
         found = extractor.extract_batch([photo.image for photo in new], [photo.name for photo in new])
         for photo, regions in zip(new, found, strict=True):
             photo._regions[extractor.name] = regions
@@ -117,9 +133,11 @@ def encode_batch(photos: Sequence[Photo], grounder: PhraseGrounder) -> None:
     extractor = grounder.extractor
     if extractor is not None:
         extract_batch(new, extractor)
-    inputs = [photo.image if extractor is None else photo.regions(extractor) for photo in new]
-    for photo, encoded in zip(new, grounder.encode(inputs), strict=True):
-        photo._encoded[id(grounder)] = encoded
+    large = [photo for photo in new if photo.large] if extractor is None and len(new) > 1 else []
+    for some in [[photo for photo in new if photo not in large], *([photo] for photo in large)]:
+        inputs = [photo.image if extractor is None else photo.regions(extractor) for photo in some]
+        for photo, encoded in zip(some, grounder.encode(inputs) if inputs else (), strict=True):
+            photo._encoded[id(grounder)] = encoded
 
 
 def parse_batch(photos: Sequence[Photo], sentences: Sequence[Sequence[tuple[str, ...]]]) -> None:
@@ -129,6 +147,10 @@ def parse_batch(photos: Sequence[Photo], sentences: Sequence[Sequence[tuple[str,
     parses[()] = Parse((), (), (), (), (), (), ())
     for photo, each in zip(photos, sentences, strict=True):
         photo._parses.update({words: parses[words] for words in each})
+
+
+def _is_large(size: tuple[int, int]) -> bool:
+    return size[0] * size[1] > LARGE_PIXELS
 
 
 def _from_array(array: npt.NDArray[np.uint8]) -> Image.Image:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from deixis.files import write_atomic
+from deixis.files import read_text, write_atomic
 
 
 def cell(values: Sequence[float], digits: int = 1) -> str:
@@ -35,7 +35,7 @@ def between_marks(path: Path, tables: str, name: str = "") -> None:
     named = f" {name}" if name else ""
     begin, end = f"<!-- table{named} -->", f"<!-- end of table{named} -->"
     whole = f"{begin}\n{tables}\n{end}"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = read_text(path) if path.exists() else ""
     if begin not in text:
         text += f"\n{whole}\n" if text else f"{whole}\n"
     else:

@@ -17,7 +17,8 @@ from fastapi.routing import APIRoute
 
 from deixis import __version__
 from deixis.errors import DeixisError
-from deixis.images import image_format, load_image
+from deixis.files import read_bytes
+from deixis.images import MAX_BYTES, image_format, load_image
 from deixis.serve.guard import Guard, Hosts
 from deixis.serve.problems import add_error_handlers
 from deixis.serve.upload import UploadLimits
@@ -147,7 +148,7 @@ def _picture(path: Path) -> Response:
     try:
         kind = image_format(path)
         if kind in BROWSER_FORMATS:
-            content = path.read_bytes()
+            content = read_bytes(path, MAX_BYTES)
         else:
             buffer = io.BytesIO()
             load_image(path).save(buffer, "JPEG", quality=92)

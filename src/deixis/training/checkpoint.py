@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from deixis.errors import DeixisError
-from deixis.files import atomic_folder, remove_partial
+from deixis.files import atomic_folder, read_settings, remove_partial
 from deixis.model_folder import current_names, load_tensors
 
 _NAME = re.compile(r"resume-(\d+)")
@@ -72,7 +72,7 @@ def load(run: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progr
 
 def read_progress(path: Path) -> Progress:
     """Read ``progress.json``; in version 0.1 the learning rate has the name "rate"."""
-    values = json.loads(path.read_text(encoding="utf-8"))
+    values = read_settings(path)
     values.pop("best_epoch", None)
     if "rate" in values:
         values["lr"] = values.pop("rate")

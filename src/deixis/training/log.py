@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deixis.files import write_atomic
+from deixis.files import MAX_FILE, read_text, write_atomic
 
 if TYPE_CHECKING:  # a log can be read without torch
     from deixis.training.types import Line
@@ -24,7 +24,7 @@ def read_log(run: Path) -> list[Line]:
     path = run / LOG
     if not path.exists():
         return []
-    return [current_line(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [current_line(json.loads(line)) for line in read_text(path, MAX_FILE).splitlines()]
 
 
 def current_line(line: Line) -> Line:
@@ -45,7 +45,7 @@ def cut_log(run: Path, step: int) -> None:
     """Remove the lines after a step, written by an interrupted run after its last checkpoint."""
     path = run / LOG
     if path.exists():
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_FILE)
         lines = [line for each in text.splitlines() if (line := _parsed(each)) is not None and line["step"] <= step]
         kept = "".join(json.dumps(line) + "\n" for line in lines)
         if kept != text:

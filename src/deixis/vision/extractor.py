@@ -135,9 +135,15 @@ class RegionExtractor:
         gridded = self.grid == 0 or regions.grid is not None
         return regions.extractor == self.name and gridded and (not self.maps or bool(regions.maps))
 
-    def require(self, regions: Regions) -> None:
-        """Raise an error that names both extractors if regions were made by another one."""
+    def require(self, regions: Regions, width: int | None = None) -> None:
+        """Raise an error if regions were made by another extractor, or their features are not of the model's width."""
         require_extractor(regions.extractor, self.name)
+        found = regions.features.shape[1]
+        if width is not None and found != width:
+            raise DeixisError(
+                f"the features of the extractor {self.name} have {found} numbers, but the model expects {width}. "
+                "The model folder is damaged; restore its config.json."
+            )
 
     def to_json(self) -> Json:
         """Return ``{"name", "description"}``, as model folders and stores keep it."""

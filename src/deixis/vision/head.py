@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from deixis.errors import DeixisError
-from deixis.files import write_atomic
+from deixis.files import require_regular, write_atomic
 
 HEAD = "head.safetensors"
 
@@ -69,7 +69,7 @@ class ClassHead:
         if not path.exists():
             return None
         try:
-            with safe_open(path, framework="numpy") as file:
+            with safe_open(require_regular(path), framework="numpy") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 return cls(**arrays, names=tuple(json.loads(file.metadata()["names"])))
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:

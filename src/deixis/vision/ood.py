@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from deixis.errors import DeixisError
-from deixis.files import write_atomic
+from deixis.files import read_bytes, write_atomic
 from deixis.model_folder import OOD
 from deixis.types import Regions
 
@@ -70,7 +70,7 @@ class OodDetector:
         if not path.exists():
             return None
         try:
-            stored = load(path.read_bytes())
+            stored = load(read_bytes(path))
             mean, components, limit = stored["mean"], stored["directions"], stored["limit"]
         except (OSError, KeyError, SafetensorError) as error:
             raise DeixisError(f"{path} cannot be read ({error}). Delete it to caption without this check.") from None

@@ -29,7 +29,17 @@ from safetensors.numpy import save
 
 from deixis.differences import differences
 from deixis.errors import DeixisError
-from deixis.files import TMP_PREFIX, lock, remove_partial, write_atomic
+from deixis.files import (
+    MAX_FILE,
+    TMP_PREFIX,
+    lock,
+    open_regular,
+    read_settings,
+    read_text,
+    remove_partial,
+    require_regular,
+    write_atomic,
+)
 from deixis.types import ByteGrid, Json, Labels, Regions, require_extractor
 from deixis.vision.head import ClassHead
 
@@ -154,7 +164,7 @@ class FeatureStore(Mapping[str, Regions]):
         for shard in self._shards:
             found = _SHARD.fullmatch(shard.name)
             assert found is not None
-            with shard.open("rb") as file:
+            with open_regular(shard) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             yield shard.name, digest.startswith(found[2])
 
@@ -277,7 +287,7 @@ def read_contents(path: Path) -> Contents:
     """Read ``store.json`` of a store."""
     file = path / "store.json"
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = read_settings(file)
         if value["format"] != FORMAT:
             raise DeixisError(
                 f"{path} has the store format {value['format']}, expected {FORMAT}. Run deixis features again."
@@ -294,7 +304,7 @@ def read_skipped(file: Path) -> dict[str, Json]:
     if not file.exists():
         return {}
     try:
-        value: dict[str, Json] = json.loads(file.read_text(encoding="utf-8"))
+        value: dict[str, Json] = json.loads(read_text(file, MAX_FILE))
     except (OSError, ValueError) as error:
         raise DeixisError(f"{file} cannot be read ({error}). Delete it to try the skipped images again.") from None
     return value
@@ -362,7 +372,7 @@ def _encode(images: Mapping[str, Regions]) -> bytes:
 
 def _image_ids(shard: Path) -> list[str]:
     try:
-        with safe_open(shard, framework="numpy") as file:  # checks the header against the file's size
+        with safe_open(require_regular(shard), framework="numpy") as file:  # checks the header against the file's size
             image_ids: list[str] = json.loads(file.metadata()["image_ids"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise DeixisError(f"{shard} is damaged ({error}). Delete it and run 'deixis features' again.") from None

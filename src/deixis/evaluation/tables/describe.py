@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from deixis.errors import DeixisError
 from deixis.evaluation.controls import Control
+from deixis.files import read_text
 from deixis.methods.updown.recipes import UpDownRecipe
 from deixis.metrics.evaluate import group_of
 from deixis.runs.options import with_options
@@ -144,7 +145,7 @@ def read_experiment(folder: Path) -> Experiment:
     """Read and check the ``table.toml`` of a folder."""
     path = folder / FILE
     try:
-        toml = tomllib.loads(path.read_text(encoding="utf-8"))
+        toml = tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DeixisError(f"{path} cannot be read ({error}). Correct it, or name a folder with a {FILE}.") from None
     described = value_of(toml.pop("rows", None), dict, f"{path}: field 'rows'")

@@ -10,7 +10,7 @@ from pathlib import Path
 from deixis.data.reading import BadFile
 from deixis.differences import differences
 from deixis.evaluation.tables.describe import Experiment
-from deixis.files import encode_text, lock
+from deixis.files import MAX_FILE, encode_text, lock, read_bytes
 from deixis.metrics.score import Score, compact_json, unpack_scores
 from deixis.runs.recipes import read_recipe
 from deixis.toml import require
@@ -63,14 +63,14 @@ def keep_run(experiment: Experiment, kept: KeptRun) -> None:
         time.sleep(0.1)
     with file:
         if kept.run not in _read(path):
-            file.truncate(path.read_bytes().rfind(b"\n") + 1)
+            file.truncate(read_bytes(path, MAX_FILE).rfind(b"\n") + 1)
             file.write(encode_text(f"{compact_json(asdict(kept))}\n"))
 
 
 def _read(path: Path) -> dict[str, KeptRun]:
     """Read all complete lines; an interrupted process may leave an incomplete last line."""
     found = {}
-    *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    *lines, _ = read_bytes(path, MAX_FILE).split(b"\n") if path.exists() else [b""]
     for number, line in enumerate(lines, start=1):
         try:
             kept = KeptRun(**json.loads(line))

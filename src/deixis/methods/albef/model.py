@@ -291,12 +291,16 @@ class AlbefGrounder:
             if len(pieces) != sizes.vocabulary:
                 raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
             curves = config.get("presence")  # a model that was not calibrated has none
-            presence = curves and Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
+            presence = None
+            if curves is not None:
+                presence = Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
             longest = config["longest"]
             if not fits(longest, int, (3, sizes.positions)):
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
             inputs = from_dict(InputConfig, config.get("inputs", {}), INPUT_BOUNDS)  # older models have the defaults
             name, extractor = str(config["name"]), config["extractor"]
+            if (extractor is None) != bool(sizes.patch):
+                raise ValueError("a model of pixels has no extractor, a model of grid cells has one")
             grounder = cls(network, pieces, extractor, name, longest, presence, inputs, read_words(Path(folder)))
             grounder.hash = folder_hash(folder)
         return grounder

@@ -94,7 +94,7 @@ class ReirGrounder:
     def encode(self, regions: Sequence[Regions]) -> list[Regions]:
         """Return the regions: phrases and regions are encoded in one pass, by :meth:`find`."""
         for one in regions:
-            self.extractor.require(one)
+            self.extractor.require(one, self.network.config.features)
         return list(regions)
 
     def ground(self, photo: Regions, queries: Sequence[Query], place: Place | None = None) -> list[Grounding]:

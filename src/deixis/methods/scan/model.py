@@ -120,7 +120,7 @@ class ScanGrounder:
     def encode(self, regions: Sequence[Regions]) -> list[EncodedPhoto]:
         """Project the regions of several photographs in one pass."""
         for one in regions:
-            self.extractor.require(one)
+            self.extractor.require(one, self.network.config.features)
         encoded = self.calls.encode(pad_arrays(regions), [len(one) for one in regions])
         return [EncodedPhoto(*each) for each in zip(regions, encoded, strict=True)]
 

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
     from deixis.methods.updown.network import Decoder
 
-BOUNDS = {"branches": (1, 64), "heads": (0, 256), "dropout": (0, 1)}
+BOUNDS = {
+    **{"branches": (1, 64), "heads": (0, 256), "dropout": (0, 1)},
+    **{"interact": (0, 64), "interact_heads": (1, 256), "frames": (0, 1000), "steps": (1, 100_000)},
+}
 """Bounds of a stored configuration; the other sizes are compared with the stored weights."""
 
 
@@ -76,12 +79,21 @@ class Captioner:
         return self.network.config.frames > 0
 
     def _require(self, regions: Sequence[Regions]) -> None:
-        """Raise an error if regions are of another extractor, or of a photograph where clips are expected."""
+        """Raise an error if regions are of another extractor, of a clip or photograph, or lack a part."""
+        config = self.network.config
         for one in regions:
-            self.extractor.require(one)
+            self.extractor.require(one, config.features)
             if self.describes_clips != (one.frames is not None):
                 given, wanted = ("a photograph", "clips") if self.describes_clips else ("a clip", "photographs")
                 raise DeixisError(f"{self.name} describes {wanted}, but {given} was given. Choose another --model.")
+            for part, width in (
+                ("grid", config.grid),
+                ("image_vector", config.image_features),
+                ("temporal", config.temporal),
+            ):
+                if width and getattr(one, part) is None:
+                    what = part.replace("_", " ")
+                    raise DeixisError(f"{self.name} needs regions with {what}. Use features that have it.")
 
     def decode(self, regions: Sequence[Regions], width: int | None = None) -> list[list[Candidate]]:
         """Return the candidates of each image, best score first; ``width`` overrides the beam of the configuration."""

@@ -26,8 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis.data.dictionary import Entry, read_dictionary
+from deixis.data.hdf5 import find_array, open_hdf5, read_array
 from deixis.data.reading import BadFile, BadRecord, read_json, read_lines
 from deixis.errors import DeixisError
+from deixis.files import open_regular, open_text, require_regular
 from deixis.types import Json, Labels, Regions
 from deixis.vision.layouts.records import (
     Files,
@@ -189,7 +191,7 @@ def _tsv(path: Path, options: ImportOptions) -> Images:
                     if stream is not None:
                         yield from _lines(stream, member.name, options, names)
         elif _is_tsv(file.name):
-            with file.open("rb") as stream:
+            with open_regular(file) as stream:
                 yield from _lines(stream, file.name, options, names)
 
 
@@ -339,9 +341,10 @@ class _Table:
         self.lmdb: Any = None
         try:
             if path.suffix == ".h5":
-                self.h5 = require_package("h5py", path).File(path, "r")
+                self.h5 = open_hdf5(path)
             elif path.suffix == ".lmdb":
                 lmdb = require_package("lmdb", path)
+                require_regular(path / "data.mdb" if path.is_dir() else path)
                 self.lmdb = lmdb.open(str(path), subdir=path.is_dir(), readonly=True, lock=False, readahead=False)
         except DeixisError:
             raise
@@ -351,7 +354,8 @@ class _Table:
     def find(self, name: str) -> npt.NDArray[Any] | None:
         """Return the array with this name, or None."""
         if self.h5 is not None:
-            return self.h5[name][()] if name in self.h5 else None
+            array = find_array(self.h5, self.path, name)
+            return None if array is None else read_array(array)
         if self.lmdb is not None:
             with self.lmdb.begin() as transaction:
                 data = transaction.get(name.encode())
@@ -363,7 +367,7 @@ class _Table:
         """Yield names and functions that read the arrays."""
         if self.h5 is not None:
             for name in self.h5:
-                yield name, lambda name=name: self.h5[name][()]  # type: ignore[misc]
+                yield name, lambda name=name: self.find(name)  # type: ignore[misc]
         elif self.lmdb is not None:
             with self.lmdb.begin() as transaction:
                 for key in transaction.cursor().iternext(values=False):
@@ -402,25 +406,24 @@ def _scan(tables: Sequence[Path], options: ImportOptions) -> Images:
 
 
 def _row(rows: Any, boxes: Any, row: int, name: str) -> _Image:
-    corners = None if boxes is None else numbers(np.asarray(boxes[row][:, :4], np.float32), (None, 4), "boxes")
-    return _Image(numbers(rows[row], (None, None), f"row {row}"), corners, name=name)
+    corners = (
+        None if boxes is None else numbers(np.asarray(read_array(boxes, row)[:, :4], np.float32), (None, 4), "boxes")
+    )
+    return _Image(numbers(read_array(rows, row), (None, None), f"row {row}"), corners, name=name)
 
 
 def _rows(path: Path, key: str) -> Any:
     """Open an array of many images without reading it."""
     if path.suffix == ".npy":
         try:
-            found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+            found: Any = np.load(require_regular(path), mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise BadFile(path, f"not a NumPy array ({error})") from None
     else:
-        try:
-            file = require_package("h5py", path).File(path, "r")
-        except OSError as error:
-            raise BadFile(path, f"not an HDF5 file ({error})") from None
-        if key not in file:
+        file = open_hdf5(path)
+        found = find_array(file, path, key)
+        if found is None:
             raise BadFile(path, f"the array '{key}' is missing (found: {', '.join(file.keys()) or 'none'})")
-        found = file[key]
     if len(found.shape) != 3 or found.dtype.kind != "f":
         raise BadFile(path, f"has shape {list(found.shape)} of {found.dtype}, expected [N, 36, D] floating point")
     return found
@@ -478,5 +481,5 @@ def _index_sizes(path: Path, options: ImportOptions) -> dict[str, tuple[int, int
 
 
 def _head(path: Path) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open_text(path, errors="replace") as file:
         return file.read(4096)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from deixis.data.reading import BadFile
 from deixis.errors import DeixisError
+from deixis.files import open_text
 from deixis.vision.head import ClassHead
 
 BACKGROUND = "__background__"
@@ -55,7 +56,7 @@ def read_glove(path: Path, wanted: Iterable[str]) -> Vectors:
     words, found = set(wanted), Vectors()
     size = 0
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with open_text(path, errors="replace") as file:
             for line, text in enumerate(file, start=1):
                 word, _, rest = text.rstrip().partition(" ")
                 if word not in words:

@@ -35,6 +35,7 @@ import numpy.typing as npt
 from deixis.data.array_pickle import load_array_pickle
 from deixis.data.dictionary import Dictionary, Entry, read_dictionary
 from deixis.data.gvd import read_size
+from deixis.data.hdf5 import find_array, open_hdf5, read_array
 from deixis.data.reading import BadFile, BadRecord, read_json, read_lines
 from deixis.errors import DeixisError
 from deixis.types import Json, Labels, Regions
@@ -50,7 +51,6 @@ from deixis.vision.layouts.records import (
     find_files,
     load_array,
     numbers,
-    require_package,
     to_boxes,
 )
 
@@ -190,20 +190,16 @@ class _Detections:
         self.dictionary, self.options, self.names = dictionary, options, names
         if not self.path.is_file():
             raise DeixisError(f"{self.path} does not exist. Get the detections from the authors of GVD.")
-        h5py = require_package("h5py", self.path)
-        try:
-            self.file: Any = h5py.File(self.path, "r")
-        except OSError as error:
-            raise BadFile(self.path, f"not an HDF5 file ({error})") from None
+        self.file: Any = open_hdf5(self.path)
         rows, width = (1000, 7) if dictionary.video else (100, 6)
         entries = len(dictionary.entries)
         self.rows = self._dataset("dets_labels", (entries, rows, width))
-        self.used = self._dataset("dets_num" if dictionary.video else "nms_num", (entries,))[:]
+        self.used = read_array(self._dataset("dets_num" if dictionary.video else "nms_num", (entries,)))
         self.hw = self._dataset("hw", (entries, 2)) if dictionary.video else None
 
     def _dataset(self, name: str, shape: tuple[int, ...]) -> Any:
-        found = self.file.get(name)
-        if found is None or not hasattr(found, "shape"):
+        found = find_array(self.file, self.path, name)
+        if found is None:
             keys = ", ".join(self.file.keys()) or "none"
             raise BadFile(self.path, f"the array '{name}' is missing (found: {keys})")
         if tuple(found.shape) != shape and not (name.endswith("num") and tuple(found.shape) == (*shape, 1)):
@@ -218,7 +214,7 @@ class _Detections:
     def read(self, row: int) -> npt.NDArray[np.float32]:
         """Return the rows in use of one image."""
         used = count(np.ravel(self.used[row])[0], self.rows.shape[1], "the number of detections")
-        return numbers(self.rows[row][:used], (None, self.rows.shape[2]), "dets_labels")
+        return numbers(read_array(self.rows, row)[:used], (None, self.rows.shape[2]), "dets_labels")
 
     def kept(self, table: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
         """Whether the score of each row is above the threshold; without background if so asked."""

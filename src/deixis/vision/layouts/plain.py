@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from deixis.data.hdf5 import MAX_ARRAY
 from deixis.data.reading import BadFile, BadRecord, read_json
 from deixis.errors import DeixisError
-from deixis.files import atomic_folder, atomic_path, write_atomic
+from deixis.files import atomic_folder, atomic_path, require_regular, write_atomic
 from deixis.types import Json, Regions
 from deixis.vision.layouts.records import (
     Array,
@@ -33,6 +34,7 @@ from deixis.vision.layouts.records import (
     ImportOptions,
     Record,
     Source,
+    bounded,
     load_array,
     numbers,
     require_package,
@@ -42,6 +44,8 @@ from deixis.vision.store import FeatureStore
 FORMAT = "deixis-regions-1"
 ROWS = 16
 """Images of a Parquet file that are in memory at a time."""
+MAX_VALUES = 2**30
+"""Maximum numbers of a column in one row group of a Parquet file."""
 _PARTS = ("scores", "class_probs", "grid", "image_vector", "temporal", "frames")
 
 Arrays = dict[str, Array]
@@ -55,7 +59,7 @@ def open_npz(path: Path, options: ImportOptions) -> Source:
 
     def arrays() -> Iterator[tuple[str, Callable[[], Arrays]]]:
         if path.is_file() and path.suffix == ".npz":
-            yield path.stem, lambda: _read_npz(path.read_bytes(), path.name)
+            yield path.stem, lambda: _read_npz(bounded(path), path.name)
             return
         for name, read in files.stream():
             yield name, lambda name=name, read=read: _read_npz(read(), f"{name}.npz")  # type: ignore[misc]
@@ -72,7 +76,7 @@ def open_parquet(path: Path, options: ImportOptions) -> Source:
 
     def opened(file: Path) -> Any:
         try:
-            return parquet.ParquetFile(file)
+            return parquet.ParquetFile(require_regular(file))
         except Exception as error:  # pyarrow has error types of its own
             raise BadFile(file, f"not a Parquet file ({str(error)[:100]})") from None
 
@@ -84,11 +88,29 @@ def open_parquet(path: Path, options: ImportOptions) -> Source:
 
     def arrays() -> Iterator[tuple[str, Callable[[], Arrays]]]:
         for file in files:
-            for batch in opened(file).iter_batches(batch_size=ROWS):
+            for batch in _batches(file, opened(file)):
                 for number, row in enumerate(batch.to_pylist()):
                     yield str(row.get("image_id") or f"{file.name}, row {number}"), lambda row=row: _read_row(row)  # type: ignore[misc]
 
     return _source(path, "parquet", layout, arrays, options)
+
+
+def _batches(path: Path, file: Any) -> Iterator[Any]:
+    """Yield bounded batches of rows; a small file can repeat one number a billion times."""
+    for group in map(file.metadata.row_group, range(file.num_row_groups)):
+        if max((group.column(index).num_values for index in range(group.num_columns)), default=0) > MAX_VALUES:
+            raise BadFile(path, f"a row group has over {MAX_VALUES:,} numbers. Write smaller row groups")
+    batches = file.iter_batches(batch_size=ROWS)
+    while True:
+        try:
+            batch = next(batches, None)
+        except Exception as error:  # pyarrow has error types of its own
+            raise BadFile(path, f"cannot be read ({str(error)[:100]})") from None
+        if batch is None:
+            return
+        if batch.nbytes > MAX_ARRAY:
+            raise BadFile(path, f"{ROWS} rows have {batch.nbytes:,} bytes, over {MAX_ARRAY:,}")
+        yield batch
 
 
 def _source(
@@ -179,6 +201,8 @@ def _read_npz(data: bytes, what: str) -> Arrays:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
+            if sum(member.file_size for member in archive.infolist()) > MAX_ARRAY:
+                raise BadRecord(f"{what} has over {MAX_ARRAY:,} bytes once unpacked")
     except zipfile.BadZipFile:
         raise BadRecord(f"{what} is not an .npz file") from None
     return {name: load_array(data, what, (name,)) for name in names}

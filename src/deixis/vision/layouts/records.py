@@ -17,15 +17,14 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from deixis import boxes as geometry
+from deixis.data.hdf5 import MAX_ARRAY
 from deixis.data.reading import BadFile, BadRecord
 from deixis.errors import DeixisError
+from deixis.files import BoundedTarInfo, open_regular, read_bytes
 from deixis.images import image_size
 from deixis.photographs import Photographs
 from deixis.types import Json, Regions
 from deixis.vision.head import ClassHead
-
-MAX_ARRAY = 2**30
-"""Maximum bytes of one array of one image; a video segment of GVD has 8 million."""
 
 Array = npt.NDArray[Any]
 
@@ -210,6 +209,8 @@ class Files:
     def stream(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
         """Yield the name of every file, in the order of the archive or of the names, and a function that reads it."""
         if not self.archive:
+            if not self.path.is_dir():
+                raise DeixisError(f"{self.path} is not a folder or an archive. Name one of them.")
             for file in sorted(self.path.iterdir()):
                 if file.suffix in self.suffixes and file.is_file():
                     yield file.stem, lambda file=file: bounded(file)  # type: ignore[misc]
@@ -243,15 +244,16 @@ def find_files(folder: Path, name: str, suffixes: tuple[str, ...] = (".npy",)) -
 
 def bounded(path: Path, limit: int = MAX_ARRAY) -> bytes:
     """Read a file of at most ``limit`` bytes."""
-    if path.stat().st_size > limit:
-        raise BadRecord(f"{path} is larger than {limit:,} bytes")
-    return path.read_bytes()
+    try:
+        return read_bytes(path, limit)
+    except DeixisError as error:
+        raise BadRecord(str(error)) from None
 
 
 def open_archive(path: Path) -> tarfile.TarFile:
     """Open a ``.tar`` or ``.tar.gz`` archive as a stream."""
     try:
-        return tarfile.open(path, "r|*")
+        return tarfile.open(fileobj=open_regular(path), mode="r|*", tarinfo=BoundedTarInfo)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise BadFile(path, f"not a tar archive ({error})") from None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from deixis import boxes as geometry
 from deixis.data.coco import CLASSES
 from deixis.errors import DeixisError
+from deixis.files import open_regular, read_settings, require_regular
 from deixis.vision.pixels import same_shape
 from deixis.vision.proposals.base import Found, Image, Proposals, finish
 
@@ -122,7 +122,7 @@ def _checksum(*paths: Path) -> str:
     for path in paths:
         if not path.is_file():
             raise DeixisError(f"{path} does not exist. Check the path.")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
 
@@ -278,7 +278,7 @@ def _processor(folder: Path) -> Mapping[str, Any]:
         path = folder / name
         if path.is_file():
             try:
-                settings = json.loads(path.read_text(encoding="utf-8"))
+                settings = read_settings(path)
                 settings = settings.get("image_processor", settings)
                 _new_size(settings, (100, 100))
                 if settings.get("do_normalize", True):
@@ -326,10 +326,10 @@ def _state(path: Path) -> Any:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            return load_file(path)
+            return load_file(require_regular(path))
         import torch
 
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(require_regular(path), map_location="cpu", weights_only=True)
     except Exception as error:  # damaged archives raise many types of errors
         raise DeixisError(
             f"{path} is not a readable weights file ({type(error).__name__}: {error}). Download it again."
