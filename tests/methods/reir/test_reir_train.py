@@ -142,7 +142,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkey
     run_recipe(recipe, data, tmp_path / "killed")
     logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "killed")]
     assert logs[0] == logs[1]
-    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name).network for name in ("whole", "killed"))
+    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name, "torch").network for name in ("whole", "killed"))
     for one, other in zip(whole.state_dict().values(), killed.state_dict().values(), strict=True):
         assert torch.equal(one, other)
 
