@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 import tyro
 
-from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.config import ReirConfig
+from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.train import Validation
 from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore

@@ -13,6 +13,7 @@ from deixis import DeixisError, Regions
 from deixis.data import Caption, Entity, Sample
 from deixis.language.queries import phrase_queries
 from deixis.language.tokenise import tokens
+from deixis.methods.reir import inference, names
 from deixis.methods.reir import phrases as phrase_module
 from deixis.methods.reir import train as training
 from deixis.methods.reir.model import ReirGrounder
@@ -36,8 +37,8 @@ def made_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
         rows = [np.random.default_rng(zlib.crc32(text.split()[-1].encode())).random(384) for text in texts]
         return np.array(rows, dtype=np.float32).reshape(-1, 384) / 12
 
-    phrase_module._table.cache_clear()
-    for module in (phrase_module, training):
+    names._table.cache_clear()
+    for module in (names, inference, phrase_module, training):
         monkeypatch.setattr(module, "text_vectors", vectors)
 
 
