@@ -122,9 +122,9 @@ def test_names_of_regions_are_weighted_by_probability(monkeypatch: pytest.Monkey
     names._table.cache_clear()
     labels = Labels(np.array([[0, 1], [1, 0]]), np.array([[0.6, 0.2], [1.0, 0.0]]), ("dog", "cat"))
     two = Regions(np.ones((2, 4)), np.ones((2, 3)), (9, 9), labels=labels)
-    names = name_vectors([two, two.select([1])])
-    torch.testing.assert_close(names[0, :, :2], torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
-    assert names[1, :, :2].tolist() == [[0, 1], [0, 0]]
+    found = name_vectors([two, two.select([1])])
+    torch.testing.assert_close(found[0, :, :2], torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
+    assert found[1, :, :2].tolist() == [[0, 1], [0, 0]]
     assert name_vectors([two], top=1)[0, :, :2].tolist() == [[1, 0], [0, 1]]
     with pytest.raises(DeixisError, match="no class names"):
         name_vectors([Regions(np.ones((1, 4)), np.ones((1, 3)), (9, 9))])
