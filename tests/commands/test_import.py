@@ -93,7 +93,7 @@ def import_scan(tmp_path: Path, store: Path, weights: Path, vocabulary: Path) ->
     out = tmp_path / "model"
     args = ["import", "scan", str(weights), "--vocabulary", str(vocabulary), "--features", str(store)]
     assert run([*args, "-o", str(out)]) == 0
-    return ScanGrounder.from_pretrained(out)
+    return ScanGrounder.from_pretrained(out, backend="torch")
 
 
 @pytest.mark.parametrize("choices", [{}, {"legacy": True}, {"weight_norm": True}, {"agg_func": "LogSumExp"}])
