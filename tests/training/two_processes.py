@@ -143,7 +143,7 @@ def fusion(loss: str = "amc", **changes: Any) -> Parts:
 
     def collate(some: Any, keys: Tensor) -> albef.Batch:
         return albef.collate(
-            some, lambda i: torch.from_numpy(regions[i].grid), model, pieces.id("[PAD]"), True, keys=keys
+            some, lambda i, random: torch.from_numpy(regions[i].grid), model, pieces.id("[PAD]"), True, keys=keys
         )
 
     return recipe, network, examples, collate

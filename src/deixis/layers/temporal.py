@@ -84,7 +84,9 @@ def batch_norm(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
     centred = x - mean[:, None]
     variance = total(centred.square().sum((0, 2))) / count
     with torch.no_grad():
-        assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        assert norm.momentum is not None
         norm.running_mean.lerp_(mean, norm.momentum)
         norm.running_var.lerp_(variance * count / (count - 1), norm.momentum)
         if norm.num_batches_tracked is not None:
