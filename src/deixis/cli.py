@@ -151,7 +151,7 @@ def run(args: Sequence[str]) -> int:
         config = (tyro.conf.DisallowNone,)
         call = getattr(commands, function)
         # tyro would begin a new line of the help where the text of an argument has one
-        call.__doc__ = re.sub(r"\n {8,}", " ", inspect.cleandoc(call.__doc__))
+        call.__doc__ = re.sub(r"\n {8,}", " ", inspect.cleandoc(call.__doc__ or ""))
         return int(tyro.cli(call, prog=f"deixis {verb}", args=rest, config=config) or 0)
     except DeixisError as error:
         print(safe_text(f"deixis {verb}: {error}"), file=sys.stderr)

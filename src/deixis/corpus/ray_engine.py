@@ -96,7 +96,8 @@ def _cluster(options: EngineOptions) -> Iterator[Any]:
     import ray.data
 
     try:
-        _check_gpus(ray.cluster_resources().get("GPU", 0), options)
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        _check_gpus(resources.get("GPU", 0), options)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.target_max_block_size = 1  # bytes: each pickled list is a block of its own

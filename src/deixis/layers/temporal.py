@@ -61,7 +61,9 @@ class TemporalEncoder(nn.Module):
             return encoded
         initial = hidden.new_zeros(2, len(hidden), self.gru.hidden_size)
         for layer in range(2):
-            weights = [weight for direction in self.gru.all_weights[2 * layer : 2 * layer + 2] for weight in direction]
+            weights: list[Tensor] = []
+            for direction in self.gru.all_weights[2 * layer : 2 * layer + 2]:
+                weights += direction
             if layer:
                 hidden = drop(hidden, BETWEEN_LAYERS, True, fold(random, 3))
             hidden, _ = torch.gru(hidden, initial, weights, True, 1, 0.0, True, True, True)
