@@ -214,8 +214,7 @@ GVD_VIDEO = replace(
     paper="GVD without self-attention and without boxes on ActivityNet-Entities, Cyclical Table 2",
     model=replace(
         GVD.model,
-        fc7=0,
-        classes=0,
+        classes=432,  # 431 object classes of ActivityNet-Entities and the background
         grid=0,
         frames=10,
         temporal=3072,  # of the data: resnet 2048, motion 1024
