@@ -65,7 +65,11 @@ def _compare(baseline: Sequence[Scores], own: Sequence[Scores], names: Sequence[
 
 
 def _gaps(
-    baseline: Sequence[Scores], own: Sequence[Scores], supervised: Sequence[Scores], names: Sequence[str], resamples: int
+    baseline: Sequence[Scores],
+    own: Sequence[Scores],
+    supervised: Sequence[Scores],
+    names: Sequence[str],
+    resamples: int,
 ) -> Mapping[str, Gap]:
     """Compute the share of the gap from the baseline to the supervised row, where all seeds have the same signature."""
     several = [*baseline, *own, *supervised]
@@ -92,7 +96,9 @@ def _line(
         found = [value for one in own if (value := one.value(experiment.report, name))]
         if len(found) == len(own):
             marks = sorted({mark for _, mark in found})
-            entries[name] = Entry([value for value, _ in found], " and ".join(marks), compared.get(name), gaps.get(name))
+            entries[name] = Entry(
+                [value for value, _ in found], " and ".join(marks), compared.get(name), gaps.get(name)
+            )
     seconds = [sum(_seconds(experiment, run, kept).values()) for run in runs]
     return Line(
         row=row.name,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from deixis.images import load_image
 from deixis.photographs import Photographs
 from deixis.types import Json, Regions
 from deixis.vision.fill import FillReport
-from deixis.vision.layouts import Layout, open_source
+from deixis.vision.layouts import open_source
 from deixis.vision.layouts.records import ImportOptions, Record, Source
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -68,15 +68,20 @@ def named_map(backbone: str, cells: int, device: str, images: Path | None) -> Ma
     return Map(found, cells, Photographs(images))
 
 
+Open = Callable[[Path, Any, ImportOptions, Path], Source]
+"""Opens the files of a layout."""
+
+
 def import_features(
     path: Path,
-    layout: Layout,
+    layout: str,
     out: Path,
     options: ImportOptions,
     image_map: Map | None = None,
     limit: int | None = None,
     track: Track = lambda items, _: items,
     notify: Callable[[str], None] = lambda _: None,
+    open_files: Open = open_source,
 ) -> FillReport:
     """Import features into a store; the same call resumes an interrupted import.
 
@@ -87,7 +92,7 @@ def import_features(
 
     started = time.monotonic()
     unpack = out.with_name(f"{out.name}.unpacked")
-    source = open_source(path, layout, options, unpack)
+    source = open_files(path, layout, options, unpack)
     for note in source.notes:
         notify(note)
     description = source.description if image_map is None else source.description | image_map.describe()

@@ -41,6 +41,9 @@ class ImportOptions:
     threshold: float = 0.2  # gvd: rows need a score above this; others are dropped (photographs) or zeroed (videos)
     background: bool = True  # gvd: keep rows whose class is the background
     columns: str = ""  # bottom-up: names of the columns of a TSV in another order, joined by commas
+    data: Path | None = None  # perfect-detector, biased-detector: the data set with the boxes
+    epochs: int = 5  # biased-detector: of its classifier
+    hidden: int = 0  # biased-detector: width of its hidden layer without a class head; 0: that of the features
     detector: str = ""  # name of the detector that made the features, where the files do not say it
 
 
