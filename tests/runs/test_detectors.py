@@ -20,8 +20,9 @@ from deixis.vision.extractor import named_extractor
 from deixis.vision.head import ClassHead
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
-SMALL = "--model.words 8 --model.hidden 12 --model.attention 6 --model.location 4 --model.grid 0 --min-count 1".split()
-SMALL += "--phases.0.epochs 1 --batch-images 5 --max-words 8 --device cpu".split()
+SIZES = {"model.words": 8, "model.hidden": 12, "model.attention": 6, "model.location": 4, "model.grid": 0}
+SIZES |= {"min-count": 1, "phases.0.epochs": 1, "batch-images": 5, "max-words": 8}
+SMALL = ["--device", "cpu", *(part for name, value in SIZES.items() for part in (f"--{name}", str(value)))]
 
 
 @pytest.fixture(scope="module")

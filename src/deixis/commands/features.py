@@ -97,7 +97,7 @@ def features(
         from deixis.vision.layouts.fill import import_features, named_map
 
         with terminable():
-            image_map = named_map(backbone, grid, device, published.images)
+            image_map = named_map(backbone, grid, device, published, layout)
             bar, note = partial(track, console=console), partial(console.print, markup=False)
             report = import_features(source, layout, out, published, image_map, limit, bar, note, open_features)
         return _finish(report, verify, as_json, console)

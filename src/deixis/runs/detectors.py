@@ -3,9 +3,9 @@
 :func:`perfect_detector`: the regions of an image are its true boxes, and the feature of a box is the mean of the
 one-hot vectors of its object words, so that the first layer of a captioner learns an embedding of each object word.
 
-:func:`biased_detector`: a classifier of the regions is tuned on the object words of the training boxes. Its hidden layer
-becomes the region feature, and its output the class probabilities. It begins with the class head of the store, where
-there is one.
+:func:`biased_detector`: a classifier of the regions is tuned on the object words of the training boxes. Its hidden
+layer becomes the region feature, and its output the class probabilities. It begins with the class head of the store,
+where there is one.
 
 Feature grids, image vectors and temporal features stay those of the given store.
 """

@@ -490,7 +490,7 @@ def test_other_protocols_and_single_seeds_are_shown_but_not_compared(tmp_path: P
 
 
 def test_the_share_of_the_gap_by_hand(tmp_path: Path) -> None:
-    """Means over two seeds: a .2, b .35, m .8; each image has the same differences, so every draw has the same share."""
+    """Means over two seeds: a .2, b .35, m .8; equal differences in all images, so every draw has the same share."""
     text = SMALL.replace('rows = ["a", "b", "c"]', 'rows = ["a", "b", "m"]\nsupervised = "m"')
     experiment = described(tmp_path / "toy", text)
     row = experiment.rows

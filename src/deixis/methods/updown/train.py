@@ -163,7 +163,8 @@ def fill(
                 f"recipe {recipe.name} needs feature grids. Extract the features with --grid, "
                 "or train without grid attention: --model.grid 0 --model.image regions."
             )
-        model = replace(model, grid=like.grid.shape[-1], grid_side=max(like.grid.shape[-3:-1]))
+        side = max(like.grid.shape[-3:-1])
+        model = replace(model, grid=like.grid.shape[-1], grid_side=min(side, recipe.crop) if recipe.crop else side)
     if model.image == "vector":
         if like.image_vector is None:
             raise DeixisError(
@@ -271,7 +272,7 @@ def train_updown(
         recipe,
         network,
         examples,
-        lambda some, keys: collate(some, data.regions, Vocabulary.pad, keys),
+        lambda some, keys: collate(some, data.regions, Vocabulary.pad, keys, recipe.crop if config.grid else 0),
         out,
         validate,
         save,

@@ -38,6 +38,7 @@ class ImportOptions:
     index: Path | None = None  # file with the image id of each row, if it is not beside the features
     classes: Path | None = None  # names of the detector's classes, one per line, without the background
     glove: Path | None = None  # GloVe vectors (glove.6B.300d.txt): gives the class head the classes of the data set
+    training_grid: int = 0  # gvd: cells per side of the maps of training images, cut at random in training: 18 for 16
     threshold: float = 0.2  # gvd: rows need a score above this; others are dropped (photographs) or zeroed (videos)
     background: bool = True  # gvd: keep rows whose class is the background
     columns: str = ""  # bottom-up: names of the columns of a TSV in another order, joined by commas
@@ -54,6 +55,7 @@ class Record:
     image_id: str
     regions: Regions | None = None
     reason: str = ""
+    training: bool = False  # whether the source has the image in its training split
 
 
 @dataclass(frozen=True, eq=False)
