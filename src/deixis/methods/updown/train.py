@@ -26,6 +26,8 @@ from deixis.methods.updown.batches import Batch, Example, Target, collate, make_
 from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.frame_threshold import frame_threshold
+from deixis.methods.updown.localizer import FILE as LOCALIZER
+from deixis.methods.updown.localizer import save_localizer
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
@@ -264,6 +266,10 @@ def train_updown(
         else:  # checks of photographs
             best.ood, best.blank = ood(), blank()
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
+        if recipe.phase(epoch - 1)[0].loss == "cycle":  # for its accuracy (deixis eval); captioning does not use it
+            save_localizer(network.localizer, out)
+        else:
+            (out / LOCALIZER).unlink(missing_ok=True)
 
     def restore(network: Network) -> None:
         network.decoder.load_state_dict(Captioner.from_pretrained(out, backend="torch").network.state_dict())

@@ -59,7 +59,7 @@ class Map:
 def named_map(backbone: str, cells: int, device: str, options: ImportOptions, layout: str) -> Map | None:
     """Return the map of a backbone by name, or None for 0 cells; imports torch."""
     images, training = options.images, options.training_grid
-    if training and (layout != "gvd" or not cells < training or not backbone.startswith("resnet101")):
+    if training and (layout != "gvd" or not 0 < cells < training or not backbone.startswith("resnet101")):
         raise DeixisError("--training-grid needs --layout gvd, a smaller --grid and a backbone resnet101:FILE.pth.")
     if not cells:
         return None
