@@ -102,7 +102,7 @@ class Network(nn.Module):
             if self.teacher is None or batch.nouns is None:
                 raise ValueError(f"recipe {recipe.name} has a teacher, but no attention of a teacher or no nouns")
             target = self.teacher(batch.regions, batch.words)
-            terms["distil"] = distil(decoded.attention, target, batch.nouns, recipe.distillation)
+            terms["distil"] = distil(decoded.attention, target, batch.nouns, recipe.distillation, encoded.frames)
         return terms
 
     def _supervised(self, encoded: Encoded, decoded: Decoded, batch: Batch) -> dict[str, Tensor]:
