@@ -63,7 +63,7 @@ class LocalizedCaptioner:
     def force_decode(
         self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]]
     ) -> list[list[Candidate]]:
-        """Return given sentences as candidates whose trace is the localizer's attention to each word (Cyclical Eq. 6)."""
+        """Return given sentences as candidates with the localizer's attention to each word (Cyclical Eq. 6)."""
         decoder: Decoder = torch_network(self.captioner.network)
         encoded = decoder.encode_regions(pad_regions(regions))
         words = pad_ragged([[self.captioner.vocabulary.encode(s) for s in each] for each in sentences], Vocabulary.pad)
