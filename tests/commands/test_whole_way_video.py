@@ -53,6 +53,7 @@ def run(*args: object) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_java")
 @pytest.mark.parametrize("recipe", ["supervised-video-small", "distributed-attention-video-small"])
 def test_activitynet_from_files_to_row(recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, files, store, model, out = (tmp_path / name for name in ("data", "gvd", "my.store", "model", "eval"))

@@ -64,6 +64,7 @@ def test_a_perfect_detector_has_the_true_boxes_and_their_words(store: Path, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_java")
 @pytest.mark.parametrize("layout", ["perfect-detector", "biased-detector"])
 def test_rows_of_a_detector(layout: str, store: Path, tmp_path: Path) -> None:
     """Import, train with and without boxes, also without class similarity, and score."""

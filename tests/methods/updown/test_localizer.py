@@ -58,6 +58,7 @@ def test_the_attention_is_that_of_the_formula(tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_java")
 def test_eval_prints_both_accuracies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     extractor = named_extractor("tiny", "grid", 12)
     store = tmp_path / "store"

@@ -128,6 +128,11 @@ def test_every_video_recipe_has_a_small_sibling():
     assert [phase.epochs for phase in UPDOWN_RECIPES["cyclical-video"].phases] == [50, 25]
     assert UPDOWN_RECIPES["supervised-video"].supervised.attention == 0.05
     assert UPDOWN_RECIPES["gvd-video"].model.steps == 480
+    model = UPDOWN_RECIPES["supervised-video"].model
+    assert (model.fc7, model.classes, model.location) == (2048, 432, 300)  # the region encoding of GVD
+    schedule = UPDOWN_RECIPES["cyclical-video"].schedule
+    assert (schedule.patience, schedule.min_lr) == (10, 5e-6)
+    assert UPDOWN_RECIPES["cyclical-video"].phases[1].from_best
 
 
 @pytest.mark.parametrize(

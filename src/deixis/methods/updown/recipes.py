@@ -243,7 +243,7 @@ CYCLICAL_VIDEO_BASELINE = replace(
     name="cyclical-video-baseline",
     paper="Cyclical, Table 2, 'Baseline' without grounding supervision",
     model=replace(GVD_VIDEO.model, language_to_attention=True, grid_attention="shared"),
-    schedule=Schedule(lr=1e-4, decay=0.1, decay_every=0, clip_norm=0.1),
+    schedule=Schedule(lr=1e-4, decay=0.1, decay_every=0, patience=10, min_lr=5e-6, clip_norm=0.1),  # published code
     batch_images=96,
     phases=(Phase(epochs=75),),
 )
@@ -252,7 +252,7 @@ CYCLICAL_VIDEO = replace(
     CYCLICAL_VIDEO_BASELINE,
     name="cyclical-video",
     paper="Cyclical, Tables 2 and 12",
-    phases=(Phase(epochs=50), Phase(epochs=25, loss="cycle", lr=1e-4)),
+    phases=(Phase(epochs=50), Phase(epochs=25, loss="cycle", lr=1e-4, from_best=True)),
 )
 
 CYCLICAL_VIDEO_ZERO = replace(
