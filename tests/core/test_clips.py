@@ -1,5 +1,8 @@
 """Frames of clips: times, rotation, variable frame rate, folders of frames, broken and endless files, bounds."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -148,3 +151,44 @@ def test_a_clip_of_one_second_at_a_wrong_clock(tmp_path):
     path = write_clip(tmp_path / "b.mp4", [grey(90)] * 3, rate=3)
     assert near(sample_clip(path), [90] * 10)
     assert clips.clip_rate(path) == pytest.approx(3, rel=0.01)
+
+
+MEASURE = """
+import resource, sys
+from deixis.clips import DRAWING, decode_all, sample_clip
+from deixis.show.clip import write_video
+from deixis.types import FrameBox, GroundedCaption, Grounding
+from pathlib import Path
+
+def work(path):
+    clip = sample_clip(path)
+    track = tuple(FrameBox(k, at, (1.0, 1.0, 30.0, 30.0), 0.9) for k, at in enumerate(clip.times))
+    dog = Grounding("dog", track[0].box, 0.9, 1, 2, frame=0, track=track)
+    width, height = clip.images[0].size
+    said = GroundedCaption(("a", "dog"), (dog,), -1.0, str(path), width, height, times=clip.times)
+    write_video(decode_all(path, DRAWING), said, Path(path).with_suffix(".drawn.mp4"), 2.0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+short, long = (work(path) for path in sys.argv[1:])
+print(short, long)
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_ten_minutes(tmp_path):
+    """Sampling and drawing a clip of 10 minutes take as much memory as one of 15 s; its frames would fill 415 MB."""
+
+    def frames(count):
+        random = np.random.default_rng(0)
+        picture = random.integers(0, 255, (6, 8, 3), dtype=np.uint8).repeat(60, 0).repeat(60, 1)  # 480 x 360
+        for number in range(count):
+            yield np.roll(picture, 4 * number, axis=1)
+
+    paths = [
+        str(write_clip(tmp_path / name, frames(count), rate=2, options={"crf": "35", "preset": "ultrafast"}))
+        for name, count in (("short.mp4", 30), ("long.mp4", 1200))
+    ]
+    done = subprocess.run([sys.executable, "-c", MEASURE, *paths], capture_output=True, text=True, check=True)
+    short, long = map(float, done.stdout.split())
+    assert clips.clip_rate(paths[1]) * 600 == pytest.approx(1200, rel=0.02)
+    assert long - short < 60  # megabytes

@@ -11,7 +11,10 @@ from deixis.data import activitynet_entities as anet
 from deixis.data import recognise
 from deixis.data.reading import BadFile
 from deixis.data.report import inspect
+from deixis.data.sample import Segment
 from deixis.errors import DeixisError
+from deixis.vision.segments import place_in_video
+from small_clips import grey, write_clip
 
 TRAINVAL = "anet_entities_cleaned_class_thresh50_trainval.json"
 SKELETON = "anet_entities_cleaned_class_thresh50_test_skeleton.json"
@@ -222,3 +225,49 @@ def test_boxes_overlap_as_the_official_evaluator_counts_them(tmp_path):
     half = boxes.from_zero_based_inclusive([[10, 20, 59, 219]])
     assert boxes.area(people[:1]).tolist() == [100 * 200]
     assert np.allclose(boxes.iou(people[:1], half), 0.5)
+
+
+def test_place_in_the_video_and_box_scale(tmp_path):
+    """Times, number and count of segments, duration; frames of another width are resized to that of the boxes."""
+    segments = {
+        "0": GIRLS,
+        "3": {**BARE, "timestamps": [40.0, 28.5]},  # the wrong way round, as a few official ones
+        "4": {**BARE, "timestamps": [7.0, 7.0]},
+        "5": {**BARE, "timestamps": [1.0]},
+    }
+    videos = {"v_wash": {"duration": 41.5, "segments": segments}, "v_none": {"segments": {"0": GIRLS}}}
+    root = build(tmp_path, videos, {"validation": ["v_wash", "v_none"]})
+    first, second, third = dataset = anet.load(root, "val")
+    assert first.segment == Segment(0.0, 28.22, 41.5, number=0, count=6, width=720)
+    assert second.segment == Segment(28.5, 40.0, 41.5, number=3, count=6, width=720)
+    assert third.segment is None  # the file has no duration
+    assert reasons(dataset) == [
+        "v_wash, segment 4: the segment from 7 to 7 s of 41.5 s is empty",
+        'v_wash, segment 5: "timestamps" is [1.0]. Expected 2 numbers',
+    ]
+    assert place_in_video(first) == pytest.approx((0, 6, 0, 28.22 / 41.5))
+    for number in range(1, 11):
+        path = first.frames[number - 1]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (360, 400), (9, 9, 9)).save(path)  # half as wide as the frames of the boxes
+    assert first.image_size() == (720, 800)  # the height may be more than 720
+    assert first.open(3).size == (720, 800)
+    clip = first.clip()
+    assert {image.size for image in clip.images} == {(720, 800)}
+    assert clip.times == pytest.approx([28.22 * (k + 0.5) / 10 for k in range(10)])
+
+
+def test_a_video_file_is_used_where_a_segment_has_no_frames(tmp_path):
+    pytest.importorskip("av")
+    videos = {"v_wash": {"duration": 4.0, "segments": {"0": {**GIRLS, "timestamps": [1.0, 3.0]}}}}
+    root = build(tmp_path, videos, {"validation": ["v_wash"]})
+    (root / "videos").mkdir()
+    write_clip(root / "videos" / "v_wash.mp4", (grey(60 * k, (64, 48)) for k in range(4)), rate=1)
+    (sample,) = anet.load(root, "val")
+    assert sample.frames == ()
+    assert sample.segment.path == root / "videos" / "v_wash.mp4"
+    clip = sample.clip()
+    assert {image.size for image in clip.images} == {(720, 540)}
+    levels = [round(float(np.asarray(image).mean()) / 60) for image in clip.images]
+    assert levels == [1] * 5 + [2] * 5  # 1.1 to 1.9 s, 2.1 to 2.9 s
+    assert not [lack for lack in inspect(root).missing if lack.file.startswith("frames")]

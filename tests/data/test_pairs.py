@@ -1,15 +1,20 @@
 """A user's own folder: three kinds of captions file, splits, and rows that cannot be used."""
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deixis import cli
 from deixis.data import pairs
 from deixis.data.reading import BadFile
+from deixis.data.sample import Segment
 from deixis.errors import DeixisError
+from small_clips import write_clip
 
 ROWS = [("a.jpg", "A dog runs.", "train"), ("b.jpg", "Two cats, asleep", "val"), ("a.jpg", "The dog", "train")]
 
@@ -165,3 +170,82 @@ def test_one_captions_file_is_meant(tmp_path):
     write(tmp_path, "jsonl")
     with pytest.raises(DeixisError, match=r"both captions\.jsonl and captions\.csv"):
         pairs.load(tmp_path, "train")
+
+
+CLIPS = """clip,start,end,caption,split
+kitchen.mp4,0,12.5,a man washes a pan,train
+kitchen.mp4,12.5,30,he dries it with a towel,train
+kitchen.mp4,0,12.5,someone cleans a pan,train
+party.mp4,,,children dance,val
+walk,3,,a dog walks,val
+"""
+
+
+def test_clips_with_segments(tmp_path):
+    (tmp_path / "captions.csv").write_text(CLIPS)
+    (tmp_path / "walk").mkdir()
+    for number in range(1, 11):
+        (tmp_path / "walk" / f"{number:02d}.jpg").touch()
+    first, second = pairs.load(tmp_path, "train")
+    assert (first.image_id, second.image_id) == ("kitchen.mp4#0-12.5", "kitchen.mp4#12.5-30")
+    assert [caption.text for caption in first.captions] == ["a man washes a pan", "someone cleans a pan"]
+    assert first.segment == Segment(0.0, 12.5, math.inf, tmp_path / "kitchen.mp4")
+    assert (first.path, first.frames, first.is_video) == (None, (), True)
+    whole, walk = pairs.load(tmp_path, "val")
+    assert (whole.image_id, whole.segment.start, whole.segment.end) == ("party.mp4", 0.0, math.inf)
+    assert walk.image_id == "walk#3-end"
+    assert [path.name for path in walk.frames] == [f"{number:02d}.jpg" for number in range(1, 11)]
+
+
+def test_segments_of_a_clip_are_in_one_split(tmp_path):
+    rows = [f"{clip}.mp4,{start},{start + 1},words {start}" for clip in "abcdefghij" for start in range(5)]
+    (tmp_path / "captions.csv").write_text("\n".join(["clip,start,end,caption", *rows]) + "\n")
+    places = {}
+    for split in pairs.splits(tmp_path):
+        for sample in pairs.load(tmp_path, split):
+            places.setdefault(sample.image_id.split("#")[0], set()).add(split)
+    assert len(places) == 10
+    assert all(len(found) == 1 for found in places.values())
+
+
+def test_wrong_segments_are_named(tmp_path):
+    rows = ["a.mp4,5,3,x", "a.mp4,nan,3,x", "a.mp4,-1,3,x", "a.mp4,0,inf,x", "a.mp4,soon,,x", "a.mp4,0,3,fine"]
+    (tmp_path / "captions.csv").write_text("\n".join(["clip,start,end,caption", *rows]) + "\n")
+    (split,) = {s for s in pairs.splits(tmp_path) if len(pairs.load(tmp_path, s))}
+    assert reasons(pairs.load(tmp_path, split)) == [
+        (2, "the segment from 5 to 3 s is empty. Expected start < end"),
+        (3, "\"start\" is 'nan'. Expected seconds"),
+        (4, "the segment from -1 to 3 s is empty. Expected start < end"),
+        (5, "\"end\" is 'inf'. Expected seconds"),
+        (6, "\"start\" is 'soon'. Expected seconds"),
+    ]
+
+
+def run(*args):
+    assert cli.run([str(arg) for arg in args]) == 0, args
+
+
+@pytest.mark.slow
+def test_a_captioner_is_trained_on_own_clips(tmp_path, capsys):
+    """Clips and a CSV of segments: features, training, and a sentence for another clip."""
+    pytest.importorskip("av")
+    folder = tmp_path / "clips"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        frames = [random.integers(0, 255, (40, 60, 3), dtype=np.uint8) for _ in range(8)]
+        write_clip(folder / f"{name}.mp4", frames, rate=2)
+    rows = ["a.mp4,0,2,a dog runs,train", "a.mp4,2,4,the dog sleeps,train", "b.mp4,,,a cat,val", "c.mp4,0,3,it,test"]
+    (folder / "captions.csv").write_text("\n".join(["clip,start,end,caption,split", *rows]) + "\n")
+    store, model = tmp_path / "store", tmp_path / "model"
+    tiny = ["--backbone", "tiny", "--proposals", "grid", "--boxes", "5", "--processes", "1"]
+    run("features", folder, "-o", store, *tiny, "--quiet")
+    sizes = {"model.words": 8, "model.hidden": 12, "model.attention": 6, "model.location": 4, "model.fc7": 6}
+    sizes |= {"min-count": 1, "batch-images": 2, "phases.0.epochs": 1, "max-words": 6}
+    options = [part for name, value in sizes.items() for part in (f"--{name}", value)]
+    run("train", "gvd-video-small", "--data", folder, "--features", store, "--out", model, *options, "--quiet")
+    capsys.readouterr()
+    run("caption", folder / "c.mp4", "--model", model, "--quiet", "--json")
+    record = json.loads(capsys.readouterr().out)
+    assert len(record["times"]) == 10
+    assert set(record["words"]) <= {"a", "dog", "runs", "the", "sleeps"}

@@ -120,6 +120,10 @@ def test_command_line(clip, tmp_path, capsys):
     (folder / "b.mp4").write_bytes(b"broken")
     assert run(["caption", str(folder), *common, "-o", str(tmp_path / "out.jsonl")]) == 0
     assert [json.loads(line)["image"] for line in (tmp_path / "out.jsonl").open()] == [str(folder / "a.mp4")]
+    assert run(["caption", str(clip), *common, "--draw", str(tmp_path / "drawn.mp4")]) == 0
+    sentence = capsys.readouterr().out.strip()
+    assert sentence.rstrip(".").lower().split() == record["words"]
+    assert len(list(decode_all(tmp_path / "drawn.mp4"))) == 20  # every frame of the clip, with its boxes
     assert run(["caption", str(folder / "b.mp4"), *common]) == 1
     assert "not a readable video" in capsys.readouterr().err
 

@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from deixis import cli
+from deixis.methods.reir.recipes import REIR_RECIPES
+from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.updown.recipes import UPDOWN_RECIPES, UpDownRecipe, with_reward, with_teacher
+from deixis.runs import dry_run_matchers
 from deixis.runs.dry_run import COCO_SHAPES, GVD_SHAPES, POS_SCAN_SHAPES, VIDEO_SHAPES, Shapes, dry_run, shapes_of
 
 SMALL = Shapes("made", images=100, regions=5, features=7, words=11, grid=2, map_width=3, captions=2)
@@ -52,5 +55,24 @@ def test_the_verb_prints_the_cost_and_needs_no_data(capsys: pytest.CaptureFixtur
     assert cli.run([*args, "--max-words", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["steps"], found["accumulate"], found["shapes"]["regions"]) == (1000 * 30, 4, 36)
-    assert cli.run(["train", "reir", "--dry-run"]) != 0
-    assert "does not train a captioner" in capsys.readouterr().err
+
+
+MATCHERS = [r for r in (*SCAN_RECIPES.values(), *REIR_RECIPES.values()) if not r.name.endswith("-small")]
+
+
+@pytest.mark.parametrize("recipe", MATCHERS, ids=lambda recipe: recipe.name)
+def test_every_matcher_of_full_size_takes_a_dry_run(recipe) -> None:
+    sizes = {"words": 4, "embed": 6} if recipe.name in SCAN_RECIPES else {"words": 4, "width": 6, "hidden": 5}
+    tiny = replace(recipe, model=replace(recipe.model, **sizes), batch_images=4)
+    found = dry_run_matchers.dry_run(tiny, replace(SMALL, regions=12, words=30))
+    pairs = getattr(recipe, "batch_pairs", True)
+    assert found.steps == (50 if pairs else 25) * recipe.epochs  # 100 images with two captions, in batches of 4
+    assert found.hours == pytest.approx(found.steps * found.seconds_per_step[0] / 3600)
+    assert found.parameters > 0
+    assert f"{found.steps:,} steps" in found.text()
+
+
+def test_the_verb_measures_matchers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "pos-scan", "--dry-run", "--model.embed", "4", "--batch-images", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["recipe"], found["batch"], found["steps"]) == ("pos-scan", 2, 30 * 72_500)

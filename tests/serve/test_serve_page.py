@@ -431,16 +431,22 @@ def test_a_screenshot_shows_the_box_in_its_colour(page: Page) -> None:
 # Clips ---------------------------------------------------------------------------------------------------------------
 
 
-def webm(tmp_path: Path) -> bytes:
+CODECS = {"webm": ("libvpx-vp9", {}), "mp4": ("libx264", None)}
+
+
+def clip_file(tmp_path: Path, kind: str = "webm") -> bytes:
     """A clip of noise, two seconds."""
     pytest.importorskip("av")
     random = np.random.default_rng(0)
     frames = [random.integers(0, 255, (40, 60, 3), dtype=np.uint8) for _ in range(4)]
-    return write_clip(tmp_path / "clip.webm", frames, rate=2, codec="libvpx-vp9", options={}).read_bytes()
+    codec, options = CODECS[kind]
+    return write_clip(tmp_path / f"clip.{kind}", frames, rate=2, codec=codec, options=options).read_bytes()
 
 
-def test_a_clip_plays_and_its_nouns_point_along_the_timeline(page: Page, tmp_path: Path) -> None:
-    page.set_input_files("#file", {"name": "clip.webm", "mimeType": "video/webm", "buffer": webm(tmp_path)})
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_clip_plays_and_its_nouns_point_along_the_timeline(page: Page, tmp_path: Path, kind: str) -> None:
+    content = clip_file(tmp_path, kind)
+    page.set_input_files("#file", {"name": f"clip.{kind}", "mimeType": f"video/{kind}", "buffer": content})
     expect(page.locator(".sentence")).to_have_text("A dog runs after a red ball.")
     expect(page.locator(".note")).to_contain_text("describes photographs")
     assert page.evaluate("document.querySelector('.stage video').readyState") >= 1
@@ -460,10 +466,10 @@ def test_a_clip_plays_and_its_nouns_point_along_the_timeline(page: Page, tmp_pat
     expect(page.locator(".downloads [data-kind=json]")).to_be_visible()
     expect(page.locator(".downloads [data-kind=png]")).to_be_hidden()
     if shots := os.environ.get("DEIXIS_SCREENSHOTS"):
-        page.screenshot(path=str(Path(shots) / "clip.png"))
+        page.screenshot(path=str(Path(shots) / f"clip-{kind}.png"))
 
 
 def test_a_broken_clip_is_an_error_that_the_page_shows(page: Page, tmp_path: Path) -> None:
-    broken = webm(tmp_path)[:200]
+    broken = clip_file(tmp_path)[:200]
     page.set_input_files("#file", {"name": "clip.webm", "mimeType": "video/webm", "buffer": broken})
     expect(page.locator("#problem")).to_contain_text("clip")

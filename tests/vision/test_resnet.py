@@ -136,3 +136,21 @@ def test_the_map_of_imported_photographs(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.grid, values.permute(1, 2, 0).numpy(), rtol=1e-2, atol=1e-2)
     np.testing.assert_allclose(found.image_vector, values.mean((1, 2)).numpy(), rtol=1e-2, atol=1e-2)
     assert store.contents.description["map"]["weights_sha256"] == backbone.describe()["weights_sha256"]
+
+
+def test_maps_of_training_images_are_larger(tmp_path: Path) -> None:
+    """96 pixels in training, from which 64 are cropped, and 64 at test time: the sizes of GVD, 576 and 512, divided."""
+    pytest.importorskip("h5py")
+    root = tmp_path / "gvd"
+    official.gvd_flickr30k(root, weights=False)
+    official.photographs(root / "images")
+    path = saved(tmp_path / "resnet101.pth")
+    common = ["features", "--from", str(root), "--layout", "gvd", "--images", str(root / "images")]
+    options = ["--grid", "2", "--training-grid", "3", "--backbone", f"resnet101:{path}@64"]
+    assert cli.run([*common, *options, "-o", str(tmp_path / "store")]) == 0
+    store = FeatureStore(tmp_path / "store")
+    sides = {image_id: store[str(image_id)].grid.shape[:2] for image_id in official.IDS}
+    assert [sides[i] for i in official.IDS] == [(3, 3) if split == "train" else (2, 2) for split in official.SPLITS]
+    assert cli.run([*common, "--grid", "2", *options[4:], "-o", str(tmp_path / "other")]) == 0
+    assert FeatureStore(tmp_path / "other").extractor == store.extractor  # a model takes both
+    assert cli.run([*common, "--training-grid", "3", "--backbone", f"resnet101:{path}@64", "-o", "x"]) != 0

@@ -89,6 +89,7 @@ def eval(
         evaluate_captions,
         evaluate_grounder,
         joint_supervision,
+        with_localizer,
         with_mark,
     )
     from deixis.evaluation.files import write_evaluation, write_pages
@@ -131,7 +132,8 @@ def eval(
             options = caption_options(rerank, place, check)
             found = evaluate_captions(models, reference, photos, options, scoring=scoring)
         about["model"], results = models.name, found.results
-        predictions, evaluation = found.predictions, found.evaluation
+        predictions = found.predictions
+        evaluation = with_localizer(found.evaluation, source, reference, photos)
     else:
         if grounder is not None or place in ("grounder",):
             raise UsageError(f"{model} is a phrase grounder; --grounder is for captioners.")

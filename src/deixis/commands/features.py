@@ -34,7 +34,7 @@ from deixis.corpus.sources import as_source, in_shard, is_source, parse_shard
 from deixis.errors import UsageError
 from deixis.vision import fill
 from deixis.vision.bulk import Job, Workers, processes_for
-from deixis.vision.layouts import Layout
+from deixis.vision.layouts import FeatureLayout
 from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
 
@@ -48,7 +48,7 @@ def features(
     *,
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
     source: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
-    layout: Layout | None = None,
+    layout: FeatureLayout | None = None,
     published: tyro.conf.OmitArgPrefixes[ImportOptions] = IMPORT,
     split: str | None = None,
     extractor: Extractor = "v1",
@@ -93,12 +93,13 @@ def features(
     if directory is None or source is not None or layout is not None:
         if source is None or layout is None or directory is not None:
             raise UsageError("give either DIR, or published features with both --from and --layout.")
+        from deixis.runs.detectors import open_features
         from deixis.vision.layouts.fill import import_features, named_map
 
         with terminable():
-            image_map = named_map(backbone, grid, device, published.images)
+            image_map = named_map(backbone, grid, device, published, layout)
             bar, note = partial(track, console=console), partial(console.print, markup=False)
-            report = import_features(source, layout, out, published, image_map, limit, bar, note)
+            report = import_features(source, layout, out, published, image_map, limit, bar, note, open_features)
         return _finish(report, verify, as_json, console)
     engine.check()
     make = fill.maker(extractor, backbone, proposals, boxes, grid, maps, device)
@@ -173,8 +174,8 @@ def _fill(
 
 
 def _print_report(report: fill.FillReport, console: Console) -> None:
-    size = f"{report.images:,} images, {report.bytes / 1e6:,.0f} MB"
-    console.print(f"{report.store}: {size}, {report.extractor}", markup=False)
+    megabytes = report.bytes / 1e6
+    console.print(f"{report.store}: {report.images:,} images, {megabytes:,.0f} MB, {report.extractor}", markup=False)
     console.print(f"{report.added:,} added in {report.seconds:,.0f} s, {len(report.skipped):,} skipped")
     lines = [f"{image_id}: {reason}" for image_id, reason in report.skipped.items()]
     print_some(console, lines, LISTED, f", all in {report.store}/skipped.json")

@@ -96,13 +96,17 @@ def cli(args: Sequence[str]) -> int:
 def measure(recipe: Recipe, args: Sequence[str]) -> int:
     """Measure a recipe at full size; ``args`` are values of the recipe, and --json."""
     from deixis.methods.albef.recipes import AlbefRecipe
-    from deixis.runs import dry_run, dry_run_fusion
+    from deixis.methods.reir.recipes import ReirRecipe
+    from deixis.methods.scan.recipes import ScanRecipe
+    from deixis.runs import dry_run, dry_run_fusion, dry_run_matchers
 
     values = [arg for arg in args if arg not in ("--json", "--dry-run")]
     with stderr_console("--json" in args).status(f"{recipe.name} on random tensors"):
-        found: dry_run.DryRun | dry_run_fusion.FusionDryRun
+        found: dry_run.DryRun | dry_run_fusion.FusionDryRun | dry_run_matchers.MatcherDryRun
         if isinstance(recipe, AlbefRecipe):
             found = dry_run_fusion.with_arguments(recipe, values)
+        elif isinstance(recipe, ScanRecipe | ReirRecipe):
+            found = dry_run_matchers.with_arguments(recipe, values)
         else:
             found = dry_run.with_arguments(recipe, values)
     print_json(found.to_json()) if "--json" in args else print(found.text())

@@ -83,7 +83,7 @@ def expected(root: Path) -> tuple[Expected, ...]:
             for split, (purpose, needed) in purposes.items()
         ),
         Expected(
-            _frame_folder(root),
+            _VIDEOS if (root / _VIDEOS).is_dir() and not (root / _frame_folder(root)).is_dir() else _frame_folder(root),
             f"the {FRAMES} frames of each segment, sampled from the videos; or the videos in the folder {_VIDEOS}",
             "the organisers of ActivityNet 1.3 (videos on request)",
         ),

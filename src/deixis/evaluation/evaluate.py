@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +33,26 @@ from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_g
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import default_place
 from deixis.pipelines.results import CaptionResult
-from deixis.types import Grounding, HeatPlace, Phrase, Place
+from deixis.types import Candidate, Grounding, HeatPlace, Phrase, Place, Regions
 
 SCORING = Options(missing="skip")
+LOCALIZER = "localizer.safetensors"  # in a model folder, see methods/updown/localizer.py
 
 Answers = dict[Mention, tuple[Grounding, ...]]
 Boxes = npt.NDArray[np.float64]
 
 PARSED_IMAGES = 64
 """Images whose captions are parsed together."""
+
+
+class ForcedDecoder(Protocol):
+    """Has an attention trace for each word of given sentences."""
+
+    def force_decode(
+        self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]]
+    ) -> list[list[Candidate]]:
+        """Return the sentences of each image as candidates."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +218,8 @@ def evaluate_folder(
         options = replace(options, place=place)
     elif place is not None:
         models = replace(models, grounder=with_box_rule(models.grounder, place))
-    return evaluate_captions(models, reference, photos, options, sign_options=False).evaluation
+    found = evaluate_captions(models, reference, photos, options, sign_options=False).evaluation
+    return with_localizer(found, model, reference, photos)
 
 
 def with_box_rule(grounder: PhraseGrounder, rule: Place | HeatPlace) -> PhraseGrounder:
@@ -215,6 +228,33 @@ def with_box_rule(grounder: PhraseGrounder, rule: Place | HeatPlace) -> PhraseGr
     changed = copy(grounder)
     changed.ground = lambda photo, queries, place=None: grounder.ground(photo, queries, place or rule)  # type: ignore[method-assign]
     return changed
+
+
+def with_localizer(
+    evaluation: Evaluation, model: Path, reference: Reference, photos: Mapping[str, Photo]
+) -> Evaluation:
+    """Add ``attention_accuracy_localizer``, where the model has a localizer and the evaluation the decoder's accuracy.
+
+    The localizer grounds the words of the reference captions (Cyclical, Sec. 4.4); the decoder's is
+    ``attention_accuracy``.
+    """
+    own = next((score for score in evaluation.scores if score.name == "attention_accuracy"), None)
+    if own is None or not (model / LOCALIZER).exists():
+        return evaluation
+    from deixis.methods.updown.localizer import LocalizedCaptioner
+
+    localized = LocalizedCaptioner.from_pretrained(model)
+    assert localized is not None
+    answers = attended_phrases(Models(localized.captioner), reference, photos, "attention", localized)
+    found = evaluate(
+        Predictions(model, "deixis", phrases=answers), reference, Options(metrics=("words",), missing="skip")
+    )
+    added = [
+        replace(score, name="attention_accuracy_localizer", signature=f"{own.signature}|attention:localizer")
+        for score in found.scores
+        if score.name == "attention_accuracy"
+    ]
+    return replace(evaluation, scores=(*evaluation.scores, *added))
 
 
 def head_phrases(grounder: ScanGrounder, samples: Sequence[Sample], photos: Mapping[str, Photo]) -> Answers:
@@ -302,16 +342,25 @@ def _batched(keys: Iterable[str], size: int) -> Iterator[list[str]]:
         yield some
 
 
-def attended_phrases(models: Models, reference: Reference, photos: Mapping[str, Photo], place: Place) -> Answers:
-    """Ground phrases with the captioner's attention at their head noun; the reference captions are force-decoded."""
+def attended_phrases(
+    models: Models,
+    reference: Reference,
+    photos: Mapping[str, Photo],
+    place: Place,
+    decoder: ForcedDecoder | None = None,
+) -> Answers:
+    """Ground phrases with the captioner's attention at their head noun; the reference captions are force-decoded.
+
+    ``decoder`` replaces the captioner's attention, such as by that of its localizer.
+    """
     captions: dict[str, list[tuple[int, Caption]]] = {}
     for sample, number, caption in _boxed_captions(reference.samples, photos):
         captions.setdefault(sample.image_id, []).append((number, caption))
     parses = iter(parse([caption.text for several in captions.values() for _, caption in several]))
     answers: Answers = {}
     for image, several in captions.items():
-        regions = photos[image].regions(models.extractor)
-        (decoded,) = models.captioner.force_decode([regions], [[caption.tokens for _, caption in several]])
+        regions, attending = photos[image].regions(models.extractor), decoder or models.captioner
+        (decoded,) = attending.force_decode([regions], [[caption.tokens for _, caption in several]])
         for (number, caption), candidate in zip(several, decoded, strict=True):
             parsed = next(parses)
             for phrase in caption.phrases:

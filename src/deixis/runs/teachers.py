@@ -75,7 +75,10 @@ class TranslatedMatcher:
         attention = self.matcher.to(words.device).attention(regions, *self._translated(words))[:, :, 1:]
         if self.target == "attention":
             return attention
-        counted = votes(regions.boxes, attention.flatten(1, 2)) * regions.mask.unsqueeze(1)  # [I, C (T - 1), N]
+        boxes = regions.boxes
+        if regions.video is not None:  # regions of different frames do not vote for each other: move frames apart
+            boxes = boxes + 2 * regions.video.frames.unsqueeze(-1)
+        counted = votes(boxes, attention.flatten(1, 2)) * regions.mask.unsqueeze(1)  # [I, C (T - 1), N]
         return (counted / counted.sum(-1, keepdim=True).clamp_min(1e-12)).view_as(attention)
 
     @torch.no_grad()

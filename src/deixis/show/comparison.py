@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deixis.metrics.bootstrap import Comparison
+from deixis.metrics.gap import Gap
 from deixis.metrics.score import signature
 from deixis.show.draw import PALETTE
 from deixis.show.markdown import cell, markdown
@@ -52,6 +53,7 @@ class Entry:
     values: list[float]  # one per seed
     signature: str
     against_baseline: Comparison | None = None  # None if the two cannot be compared
+    gap: Gap | None = None  # share of the gap from the baseline to the supervised row, where the table has one
 
     @property
     def mean(self) -> float:
@@ -88,6 +90,7 @@ class ComparisonTable:
     resamples: int  # of the comparisons with the baseline
     columns: Sequence[Column]
     lines: Sequence[Line]
+    supervised: str = ""  # the row of the upper bound
 
     def to_json(self) -> Json:
         """All numbers, unscaled."""
@@ -95,6 +98,8 @@ class ComparisonTable:
         for line, row in zip(self.lines, rows, strict=True):
             for name, entry in line.scores.items():
                 row["scores"][name] |= {"mean": entry.mean, "std": entry.std}
+                if entry.gap is None:
+                    del row["scores"][name]["gap"]
         return {"title": self.title, "split": self.split, "baseline": self.baseline, "rows": rows}
 
 
@@ -125,6 +130,7 @@ def to_markdown(table: ComparisonTable, chart: str) -> str:
         "Core-minutes: training of one seed, with the models that it starts from or learns from."
     )
     parts = [f"**{table.title}** (split {table.split})", markdown(head, rows), legend]
+    parts += [_gaps(table)] if table.supervised else []
     parts += [_differences(table)] if tests else []
     return "\n\n".join([*parts, f"![{table.title}]({chart})", _signatures(table)])
 
@@ -144,6 +150,32 @@ def _shown(column: Column, line: Line, best: float | None) -> str:
     text = cell([column.scale * value for value in entry.values], column.digits)
     text = f"**{text}**" if line.kind != "control" and column.rounded(entry.mean) == best else text
     return f"{text} \\*" if entry.against_baseline is not None and entry.against_baseline.p < LEVEL else text
+
+
+def _gaps(table: ComparisonTable) -> str:
+    """Write the value of each method relative to the baseline, and the share of the gap that it closes."""
+
+    def shown(column: Column, line: Line, baseline: Line) -> str:
+        entry = line.scores.get(column.score)
+        if entry is None or entry.gap is None:
+            return NONE
+        ratio = f"x {entry.mean / mean:.2f}" if (mean := baseline.scores[column.score].mean) else NONE
+        if entry.gap.closed is None or entry.gap.interval is None:
+            return ratio
+        low, high = (f"{100 * bound:.0f}" for bound in entry.gap.interval)
+        return f"{ratio}, {100 * entry.gap.closed:.0f} % ({low} to {high})"
+
+    found = {line.row: line for line in table.lines}
+    methods = [line for line in table.lines if any(entry.gap is not None for entry in line.scores.values())]
+    if not methods:
+        return f"The share of the gap to `{table.supervised}` needs finished runs of it and of `{table.baseline}`."
+    baseline = found[table.baseline]
+    rows = [[line.title, *(shown(column, line, baseline) for column in table.columns)] for line in methods]
+    return (
+        f"Ratio to `{table.baseline}`, and share of the gap from it to `{table.supervised}` that a row closes: (row - "
+        f"baseline) / (supervised - baseline) of the means over seeds, with 95 % intervals of the paired bootstrap.\n\n"
+        f"{markdown(['', *(column.heading for column in table.columns)], rows)}"
+    )
 
 
 def _differences(table: ComparisonTable) -> str:

@@ -79,10 +79,11 @@ def _labels(backbone: Backbone, features: torch.Tensor, named: Labels | None, to
     return own if named is None else merge_labels(named, own)
 
 
-def image_map(backbone: Backbone, image: Picture, cells: int) -> npt.NDArray[np.float16]:
-    """Return the feature grid of a photograph, with at most this many cells per side."""
+def image_map(backbone: Backbone, image: Picture, cells: int, scale: float = 1.0) -> npt.NDArray[np.float16]:
+    """Return the feature grid of a photograph, with at most this many cells per side; ``scale`` enlarges the input."""
     height, width = as_array(image).shape[:2]
-    size = backbone.input_size(width, height)
+    across, down = backbone.input_size(width, height)
+    size = round(scale * across), round(scale * down)
     with torch.inference_mode():
         return grid_of(backbone.feature_map(torch.from_numpy(resized(image, size))[None]), size, cells)
 

@@ -489,6 +489,26 @@ def test_other_protocols_and_single_seeds_are_shown_but_not_compared(tmp_path: P
     assert a["seeds"] == [0]
 
 
+def test_the_share_of_the_gap_by_hand(tmp_path: Path) -> None:
+    """Means over two seeds: a .2, b .35, m .8; equal differences in all images, so every draw has the same share."""
+    text = SMALL.replace('rows = ["a", "b", "c"]', 'rows = ["a", "b", "m"]\nsupervised = "m"')
+    experiment = described(tmp_path / "toy", text)
+    row = experiment.rows
+    for name, values in (("a", (0.1, 0.3)), ("b", (0.3, 0.4)), ("m", (0.6, 1.0))):
+        for seed, value in enumerate(values):
+            keep_by_hand(experiment, Run(row[name], seed), {"CIDEr": [value - 0.1, value + 0.1]})
+    (found,) = write_report(experiment, resamples=100)
+    a, b, m = (line["scores"]["CIDEr"] for line in found["rows"])
+    assert "gap" not in a
+    assert "gap" not in m
+    assert b["gap"]["closed"] == pytest.approx(0.15 / 0.6)
+    assert b["gap"]["interval"] == pytest.approx((0.25, 0.25))
+    page = (experiment.folder / "README.md").read_text()
+    assert "| the other | x 1.75, 25 % (25 to 25) |" in page
+    with pytest.raises(DeixisError, match="'nobody' is not among its rows"):
+        described(tmp_path / "other", text.replace('supervised = "m"', 'supervised = "nobody"'))
+
+
 def test_a_table_may_stand_on_a_page_elsewhere_and_shows_its_chart_there(tmp_path: Path) -> None:
     experiment = described(tmp_path / "toy", SMALL.replace("[[tables]]", '[[tables]]\ntext = "../pages/results.md"'))
     keep_by_hand(experiment, Run(experiment.rows["a"], 0), {"CIDEr": [0.0, 0.2]})

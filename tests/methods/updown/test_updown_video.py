@@ -11,13 +11,15 @@ from deixis.data import scenes
 from deixis.errors import DeixisError
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_regions
+from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.updown.batches import Example, Target, collate
 from deixis.methods.updown.frame_threshold import best_threshold
 from deixis.methods.updown.losses.supervised import attention_nll
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig, _eliminated
-from deixis.methods.updown.recipes import UPDOWN_RECIPES
-from deixis.runs.run import run_recipe
+from deixis.methods.updown.recipes import UPDOWN_RECIPES, with_teacher
+from deixis.runs.run import InitFrom, run_recipe
+from deixis.runs.teachers import TranslatedMatcher
 from deixis.training.data import TrainingData
 from deixis.types import Regions
 
@@ -126,6 +128,11 @@ def test_every_video_recipe_has_a_small_sibling():
     assert [phase.epochs for phase in UPDOWN_RECIPES["cyclical-video"].phases] == [50, 25]
     assert UPDOWN_RECIPES["supervised-video"].supervised.attention == 0.05
     assert UPDOWN_RECIPES["gvd-video"].model.steps == 480
+    model = UPDOWN_RECIPES["supervised-video"].model
+    assert (model.fc7, model.classes, model.location) == (2048, 432, 300)  # the region encoding of GVD
+    schedule = UPDOWN_RECIPES["cyclical-video"].schedule
+    assert (schedule.patience, schedule.min_lr) == (10, 5e-6)
+    assert UPDOWN_RECIPES["cyclical-video"].phases[1].from_best
 
 
 @pytest.mark.parametrize(
@@ -147,6 +154,44 @@ def test_training_a_captioner_of_clips(tmp_path, name):
     assert best.trace.frames is not None
     with pytest.raises(DeixisError, match="describes clips, but a photograph was given"):
         captioner.decode([replace(regions, frames=None)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["attention", "vote"])
+def test_a_matcher_teaches_the_attention_in_each_frame(tmp_path, target):
+    data = scene_data(tmp_path)
+    matcher = SCAN_RECIPES["pos-scan-small"]
+    sizes = replace(matcher.model, words=6, embed=8)
+    short = tuple(replace(phase, epochs=1) for phase in matcher.phases)
+    run_recipe(replace(matcher, model=sizes, phases=short, min_count=1), data, tmp_path / "teacher")
+    recipe = with_teacher(UPDOWN_RECIPES["gvd-video-small"], "pos-scan")
+    model = replace(recipe.model, words=8, hidden=12, attention=6, location=4)
+    phases = tuple(replace(phase, epochs=1) for phase in recipe.phases)
+    distillation = replace(recipe.distillation, target=target)
+    recipe = replace(recipe, model=model, phases=phases, min_count=1, max_words=8, distillation=distillation)
+    run_recipe(recipe, data, tmp_path / "run", init=InitFrom(teacher=tmp_path / "teacher"))
+    (line,) = (json.loads(text) for text in (tmp_path / "run" / "log.jsonl").read_text().splitlines())
+    assert line["losses"]["distil"] > 0
+
+
+def test_votes_of_a_teacher_stay_in_their_frame():
+    """Two frames with the same two boxes; all attention is in frame 0, so no region of frame 1 has a vote."""
+    boxes = np.array([[0, 0, 20, 20], [2, 2, 22, 22], [0, 0, 20, 20], [2, 2, 22, 22.0]])
+    regions = pad_regions([Regions(boxes, np.eye(4)[:, :3], (40, 40), frames=np.array([0, 0, 1, 1]))])
+    matcher = TranslatedMatcher.__new__(TranslatedMatcher)
+    matcher.target, matcher.counts, matcher.ids = "vote", None, torch.arange(9)
+
+    class Fixed:
+        def to(self, device):
+            return self
+
+        def attention(self, regions, words, counts):
+            return torch.tensor([0.7, 0.3, 0.0, 0.0]).expand(1, 1, words.shape[2], 4)
+
+    matcher.matcher = Fixed()
+    found = matcher.attention(regions, torch.tensor([[[1, 4, 2]]]))
+    assert found[..., 2:].abs().max() == 0
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
 
 
 def test_recipes_of_photographs_and_clips_are_not_confused(tmp_path):

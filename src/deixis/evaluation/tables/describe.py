@@ -38,6 +38,7 @@ class Table:
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
     baseline: str
+    supervised: str = ""  # the row of the upper bound: adds the share of the gap from the baseline to it
     text: str = "README.md"  # the page with the table, relative to the folder of table.toml
     chart: tuple[str, ...] = ()  # the scores in the chart; empty: all
 
@@ -215,6 +216,7 @@ def _table(values: Any, rows: Mapping[str, Row], where: str) -> Table:
     for name in table.rows:
         require(name in rows, where, f"no row '{name}' is described. Correct the name.")
     require(table.baseline in table.rows, where, f"the baseline '{table.baseline}' is not among its rows. Add it.")
+    require(table.supervised in ("", *table.rows), where, f"'{table.supervised}' is not among its rows. Add it.")
     for score in scores:
         with located(where):
             group_of(score)  # raises an error for unknown scores

@@ -12,6 +12,7 @@ from torch import Tensor
 from deixis import boxes as geometry
 from deixis.data.sample import Sample
 from deixis.language.vocabulary import Vocabulary
+from deixis.layers.noise import fold, uniform
 from deixis.layers.padding import PaddedRegions, pad_ragged, pad_regions
 from deixis.types import Box, Regions
 
@@ -63,9 +64,22 @@ def make_examples(samples: Sequence[Sample], vocabulary: Vocabulary, max_words: 
     return examples
 
 
-def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: int, keys: Tensor | None = None) -> Batch:
-    """Pad regions and captions to the longest of the batch; ``keys [I]`` are the random keys of the examples."""
+def collate(
+    examples: Sequence[Example],
+    regions: Mapping[str, Regions],
+    pad: int,
+    keys: Tensor | None = None,
+    crop: int = 0,
+) -> Batch:
+    """Pad regions and captions to the longest of the batch; ``keys [I]`` are the random keys of the examples.
+
+    Image maps with more than ``crop`` cells per side are cut to a random window of that size (0: never).
+    """
     seen = [regions[example.image_id] for example in examples]
+    if crop and keys is not None:
+        windows = [random_window(one, crop, key) for one, key in zip(seen, keys, strict=True)]
+        examples = [_cropped_targets(*pair) for pair in zip(examples, windows, strict=True)]
+        seen = [crop_regions(*pair) for pair in zip(seen, windows, strict=True)]
     padded = replace(pad_regions(seen), keys=keys)
     words = pad_ragged([example.captions for example in examples], pad)
     steps = words.shape[2] - 1
@@ -75,6 +89,59 @@ def collate(examples: Sequence[Example], regions: Mapping[str, Regions], pad: in
         return batch
     overlap, classes, labels, within = _supervise(examples, seen, words.shape, padded.mask.shape[1])
     return replace(batch, overlap=overlap, classes=classes, labels=labels, within=within)
+
+
+Window = tuple[int, int, int, float, float, float, float]
+"""Row, column and cells per side of a part of an image map, and its corners in pixels of the image."""
+
+
+def random_window(regions: Regions, cells: int, key: Tensor) -> Window | None:
+    """Draw a window of ``cells`` cells per side in the image map of a photograph; None where the map is not larger.
+
+    GVD crops 512 pixels at random from a photograph stretched to 576: 16 of 18 cells of the map.
+    """
+    if regions.grid is None or regions.grid.ndim != 3 or max(regions.grid.shape[:2]) <= cells:
+        return None
+    rows, columns = regions.grid.shape[:2]
+    high, wide = min(cells, rows), min(cells, columns)
+    down, across = uniform(fold(key, 13), 2).tolist()
+    top, left = int(down * (rows - high + 1)), int(across * (columns - wide + 1))
+    x, y = regions.size[0] / columns, regions.size[1] / rows
+    return top, left, cells, left * x, top * y, (left + wide) * x, (top + high) * y
+
+
+def crop_regions(regions: Regions, window: Window | None) -> Regions:
+    """Cut regions to a window of the image map: boxes in pixels of the window, those outside it left out."""
+    if window is None or regions.grid is None:
+        return regions
+    top, left, cells, *_ = window
+    boxes = crop_boxes(regions.boxes, window)
+    kept = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    if not kept.any():
+        return regions  # no region is in the window
+    x1, y1, x2, y2 = window[3:]
+    grid = regions.grid[top : top + cells, left : left + cells]
+    size = max(1, round(x2 - x1)), max(1, round(y2 - y1))
+    return replace(regions, boxes=boxes, grid=grid, size=size).select(kept)
+
+
+def crop_boxes(boxes: geometry.Array, window: Window) -> geometry.Array:
+    """Boxes in pixels of a window, clipped to it."""
+    x1, y1, x2, y2 = window[3:]
+    return geometry.clip(np.asarray(boxes, np.float64) - [x1, y1, x1, y1], x2 - x1, y2 - y1)
+
+
+def _cropped_targets(example: Example, window: Window | None) -> Example:
+    """Cut the boxes of the words along; words whose box is outside the window have no target."""
+    if window is None or not example.targets:
+        return example
+    boxes = crop_boxes(np.array([target.box for target in example.targets]), window).tolist()
+    targets = [
+        replace(target, box=(x1, y1, x2, y2))
+        for target, (x1, y1, x2, y2) in zip(example.targets, boxes, strict=True)
+        if x2 > x1 and y2 > y1
+    ]
+    return replace(example, targets=tuple(targets))
 
 
 def _marks(marks: Sequence[tuple[tuple[bool, ...], ...]], steps: int) -> Tensor | None:

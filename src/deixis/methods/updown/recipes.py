@@ -56,6 +56,7 @@ class UpDownRecipe(Recipe):
     scheduled_sampling: float = 0.0  # highest probability that a word of the decoder replaces the true word
     sampling_step: float = 0.0  # increase of that probability; 0: it grows linearly over the training
     sampling_every: int = 5  # epochs between two increases
+    crop: int = 0  # cells per side of a random window of larger image maps in training, boxes cut along; 0: whole maps
     batch_unit: Literal["images", "captions"] = "images"  # batch_images counts images with all captions, or captions
     generation: GenerationConfig = field(default_factory=GenerationConfig)  # how the model writes; length: max_words
     monitor: Literal["CIDEr", "BLEU-4", "F1_all", "F1_loc"] = "CIDEr"  # F1 needs validation images with boxes
@@ -139,6 +140,7 @@ GVD = UpDownRecipe(
     ),
     phases=(Phase(epochs=40),),
     batch_images=64,
+    crop=16,  # 512 of 576 pixels
 )
 
 GVD_SUPERVISED = replace(
@@ -214,8 +216,7 @@ GVD_VIDEO = replace(
     paper="GVD without self-attention and without boxes on ActivityNet-Entities, Cyclical Table 2",
     model=replace(
         GVD.model,
-        fc7=0,
-        classes=0,
+        classes=432,  # 431 object classes of ActivityNet-Entities and the background
         grid=0,
         frames=10,
         temporal=3072,  # of the data: resnet 2048, motion 1024
@@ -224,6 +225,7 @@ GVD_VIDEO = replace(
         grid_attention="own",
     ),
     batch_images=240,
+    crop=0,
     max_words=20,
     phases=(Phase(epochs=40),),
 )
@@ -241,7 +243,7 @@ CYCLICAL_VIDEO_BASELINE = replace(
     name="cyclical-video-baseline",
     paper="Cyclical, Table 2, 'Baseline' without grounding supervision",
     model=replace(GVD_VIDEO.model, language_to_attention=True, grid_attention="shared"),
-    schedule=Schedule(lr=1e-4, decay=0.1, decay_every=0, clip_norm=0.1),
+    schedule=Schedule(lr=1e-4, decay=0.1, decay_every=0, patience=10, min_lr=5e-6, clip_norm=0.1),  # published code
     batch_images=96,
     phases=(Phase(epochs=75),),
 )
@@ -250,7 +252,7 @@ CYCLICAL_VIDEO = replace(
     CYCLICAL_VIDEO_BASELINE,
     name="cyclical-video",
     paper="Cyclical, Tables 2 and 12",
-    phases=(Phase(epochs=50), Phase(epochs=25, loss="cycle", lr=1e-4)),
+    phases=(Phase(epochs=50), Phase(epochs=25, loss="cycle", lr=1e-4, from_best=True)),
 )
 
 CYCLICAL_VIDEO_ZERO = replace(
@@ -353,7 +355,7 @@ def small(recipe: UpDownRecipe) -> UpDownRecipe:
 
     Region features need no grid: the whole image is the mean of the regions, and there is no grid attention.
     """
-    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0)
+    model = replace(recipe.model, words=256, hidden=384, attention=256, dropout=0.3, grid=0)  # nothing to crop
     if model.image == "grid":
         model = replace(model, image="regions")
     if model.location:
@@ -369,6 +371,7 @@ def small(recipe: UpDownRecipe) -> UpDownRecipe:
         phases=tuple(replace(phase, epochs=n, lr=0.0) for phase, n in zip(recipe.phases, lengths, strict=True)),
         schedule=Schedule(lr=1e-3, decay=0.8, decay_every=1, clip_norm=1.0),
         batch_images=16,
+        crop=0,
         min_count=3,
         max_words=20,
         scheduled_sampling=0.0,

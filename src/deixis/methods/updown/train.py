@@ -26,6 +26,8 @@ from deixis.methods.updown.batches import Batch, Example, Target, collate, make_
 from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.frame_threshold import frame_threshold
+from deixis.methods.updown.localizer import FILE as LOCALIZER
+from deixis.methods.updown.localizer import save_localizer
 from deixis.methods.updown.losses.cross_entropy import cross_entropy, scheduled_sampling
 from deixis.methods.updown.losses.cycle import Localizer, cycle
 from deixis.methods.updown.losses.distillation import distil
@@ -100,7 +102,7 @@ class Network(nn.Module):
             if self.teacher is None or batch.nouns is None:
                 raise ValueError(f"recipe {recipe.name} has a teacher, but no attention of a teacher or no nouns")
             target = self.teacher(batch.regions, batch.words)
-            terms["distil"] = distil(decoded.attention, target, batch.nouns, recipe.distillation)
+            terms["distil"] = distil(decoded.attention, target, batch.nouns, recipe.distillation, encoded.frames)
         return terms
 
     def _supervised(self, encoded: Encoded, decoded: Decoded, batch: Batch) -> dict[str, Tensor]:
@@ -163,7 +165,8 @@ def fill(
                 f"recipe {recipe.name} needs feature grids. Extract the features with --grid, "
                 "or train without grid attention: --model.grid 0 --model.image regions."
             )
-        model = replace(model, grid=like.grid.shape[-1], grid_side=max(like.grid.shape[-3:-1]))
+        side = max(like.grid.shape[-3:-1])
+        model = replace(model, grid=like.grid.shape[-1], grid_side=min(side, recipe.crop) if recipe.crop else side)
     if model.image == "vector":
         if like.image_vector is None:
             raise DeixisError(
@@ -263,6 +266,10 @@ def train_updown(
         else:  # checks of photographs
             best.ood, best.blank = ood(), blank()
         best.save_pretrained(out, card_files(recipe, data, epoch, scores, "greedy", sources))
+        if recipe.phase(epoch - 1)[0].loss == "cycle":  # for its accuracy (deixis eval); captioning does not use it
+            save_localizer(network.localizer, out)
+        else:
+            (out / LOCALIZER).unlink(missing_ok=True)
 
     def restore(network: Network) -> None:
         network.decoder.load_state_dict(Captioner.from_pretrained(out, backend="torch").network.state_dict())
@@ -271,7 +278,7 @@ def train_updown(
         recipe,
         network,
         examples,
-        lambda some, keys: collate(some, data.regions, Vocabulary.pad, keys),
+        lambda some, keys: collate(some, data.regions, Vocabulary.pad, keys, recipe.crop if config.grid else 0),
         out,
         validate,
         save,

@@ -16,6 +16,8 @@ from deixis.vision.layouts.plain import open_npz, open_parquet
 from deixis.vision.layouts.records import ImportOptions, Source
 
 Layout = Literal["gvd", "bottom-up", "npz", "parquet"]
+FeatureLayout = Literal["gvd", "bottom-up", "npz", "parquet", "perfect-detector", "biased-detector"]
+"""Layouts of ``deixis features``: those of files, and regions made of a store and true boxes (runs/detectors.py)."""
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from deixis.images import load_image
 from deixis.photographs import Photographs
 from deixis.types import Json, Regions
 from deixis.vision.fill import FillReport
-from deixis.vision.layouts import Layout, open_source
+from deixis.vision.layouts import open_source
 from deixis.vision.layouts.records import ImportOptions, Record, Source
 from deixis.vision.store import Contents, FeatureStore, StoreWriter
 
@@ -38,24 +38,29 @@ class Map:
     backbone: Backbone
     cells: int  # at most this many per side
     photographs: Photographs
+    training_cells: int = 0  # of training images, in a larger input of the same scale; 0: the same number
 
     def describe(self) -> Json:
-        """Return the part of the extractor's description."""
+        """Return the part of the extractor's description; maps of training images are parts of the same maps."""
         return {"map": self.backbone.describe(), "cells": self.cells}
 
-    def add(self, image_id: str, regions: Regions) -> Regions:
+    def add(self, image_id: str, regions: Regions, training: bool = False) -> Regions:
         """Return the regions with grid and image vector of the photograph."""
         from deixis.vision.map_extractor import image_map
 
         path = self.photographs.find(image_id)
         if path is None:
             raise DeixisError(f"{self.photographs.folder} has no photograph of {image_id}")
-        grid = image_map(self.backbone, load_image(path), self.cells)
+        cells = self.training_cells if training and self.training_cells else self.cells
+        grid = image_map(self.backbone, load_image(path), cells, cells / self.cells)
         return replace(regions, grid=grid, image_vector=grid.reshape(-1, grid.shape[-1]).mean(0, dtype=np.float32))
 
 
-def named_map(backbone: str, cells: int, device: str, images: Path | None) -> Map | None:
+def named_map(backbone: str, cells: int, device: str, options: ImportOptions, layout: str) -> Map | None:
     """Return the map of a backbone by name, or None for 0 cells; imports torch."""
+    images, training = options.images, options.training_grid
+    if training and (layout != "gvd" or not 0 < cells < training or not backbone.startswith("resnet101")):
+        raise DeixisError("--training-grid needs --layout gvd, a smaller --grid and a backbone resnet101:FILE.pth.")
     if not cells:
         return None
     from deixis.device import choose
@@ -65,18 +70,23 @@ def named_map(backbone: str, cells: int, device: str, images: Path | None) -> Ma
         raise DeixisError("--grid computes a feature map of the photographs. Give their folder with --images.")
     found = by_name(backbone)
     found.to(choose(device))
-    return Map(found, cells, Photographs(images))
+    return Map(found, cells, Photographs(images), training)
+
+
+Open = Callable[[Path, Any, ImportOptions, Path], Source]
+"""Opens the files of a layout."""
 
 
 def import_features(
     path: Path,
-    layout: Layout,
+    layout: str,
     out: Path,
     options: ImportOptions,
     image_map: Map | None = None,
     limit: int | None = None,
     track: Track = lambda items, _: items,
     notify: Callable[[str], None] = lambda _: None,
+    open_files: Open = open_source,
 ) -> FillReport:
     """Import features into a store; the same call resumes an interrupted import.
 
@@ -87,7 +97,7 @@ def import_features(
 
     started = time.monotonic()
     unpack = out.with_name(f"{out.name}.unpacked")
-    source = open_source(path, layout, options, unpack)
+    source = open_files(path, layout, options, unpack)
     for note in source.notes:
         notify(note)
     description = source.description if image_map is None else source.description | image_map.describe()
@@ -135,7 +145,9 @@ def _add(record: Record, writer: StoreWriter, name: str, image_map: Map | None) 
     assert record.regions is not None
     try:
         regions = replace(record.regions, extractor=name)
-        writer.add(record.image_id, regions if image_map is None else image_map.add(record.image_id, regions))
+        writer.add(
+            record.image_id, regions if image_map is None else image_map.add(record.image_id, regions, record.training)
+        )
         return ""
     except (DeixisError, ValueError) as error:
         return str(error)

@@ -252,7 +252,7 @@ def _records(
             regions = reader.read(rows[name], entry, read())
             if head is not None:
                 regions = replace(regions, class_probs=head.class_probs(regions.features), class_names=head.names)
-            yield Record(entry.image_id, regions)
+            yield Record(entry.image_id, regions, training=entry.split.startswith("train"))
         except BadRecord as error:
             yield Record(entry.image_id, reason=str(error))
     for name, row in rows.items():

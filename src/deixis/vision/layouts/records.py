@@ -37,9 +37,13 @@ class ImportOptions:
     index: Path | None = None  # file with the image id of each row, if it is not beside the features
     classes: Path | None = None  # names of the detector's classes, one per line, without the background
     glove: Path | None = None  # GloVe vectors (glove.6B.300d.txt): gives the class head the classes of the data set
+    training_grid: int = 0  # gvd: cells per side of the maps of training images, cut at random in training: 18 for 16
     threshold: float = 0.2  # gvd: rows need a score above this; others are dropped (photographs) or zeroed (videos)
     background: bool = True  # gvd: keep rows whose class is the background
     columns: str = ""  # bottom-up: names of the columns of a TSV in another order, joined by commas
+    data: Path | None = None  # perfect-detector, biased-detector: the data set with the boxes
+    epochs: int = 5  # biased-detector: of its classifier
+    hidden: int = 0  # biased-detector: width of its hidden layer without a class head; 0: that of the features
     detector: str = ""  # name of the detector that made the features, where the files do not say it
 
 
@@ -50,6 +54,7 @@ class Record:
     image_id: str
     regions: Regions | None = None
     reason: str = ""
+    training: bool = False  # whether the source has the image in its training split
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,3 +94,20 @@ def test_gradients_are_right(branches: str, measure: str) -> None:
 
     used = [p for name, p in decoder.named_parameters() if not name.startswith("output")]
     assert torch.autograd.gradcheck(run, (features, *used), fast_mode=True)
+
+
+def test_in_a_clip_it_counts_within_each_frame() -> None:
+    """Frame 0 has regions 0 and 1, frame 1 region 2 and 3. The mass of a frame is the captioner's own."""
+    frames = torch.tensor([[0, 0, 1, 1]])
+    teacher = looks([0.1, 0.1, 0.6, 0.2])[:, :, :, 0]  # shares .5, .5 and .75, .25
+    student = looks([0.72, 0.08, 0.1, 0.1])  # shares .9, .1 and .5, .5
+    by_frame = 0.5 * np.log(0.5 / 0.9) + 0.5 * np.log(0.5 / 0.1), 0.75 * np.log(1.5) + 0.25 * np.log(0.5)
+    loss = distil(student, teacher, NOUN, DistilConfig(weight=1.0), frames)
+    assert loss.item() == pytest.approx(sum(by_frame) / 2, abs=1e-6)
+    # the teacher's shares with other masses of the frames: no loss
+    same = looks([0.45, 0.45, 0.075, 0.025])
+    assert distil(same, teacher, NOUN, DistilConfig(weight=1.0), frames).item() == pytest.approx(0, abs=1e-6)
+    # one best region in every frame: -(log .9 + log .5) / 2
+    first = looks([0.2, 0.1, 0.5, 0.2])[:, :, :, 0]
+    best = distil(student, first, NOUN, DistilConfig(weight=1.0, measure="nll"), frames)
+    assert best.item() == pytest.approx(-(np.log(0.9) + np.log(0.5)) / 2, abs=1e-6)

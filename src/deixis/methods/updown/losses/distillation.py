@@ -31,23 +31,48 @@ class DistilConfig:
     target: Literal["attention", "vote"] = "attention"
 
 
-def distil(attention: Tensor, teacher: Tensor, nouns: Tensor, config: DistilConfig) -> Tensor:
+def distil(
+    attention: Tensor, teacher: Tensor, nouns: Tensor, config: DistilConfig, frames: Tensor | None = None
+) -> Tensor:
     """Weighted divergence of attention ``[I, C, T, K, N]`` from the teacher's ``[I, C, T, N]`` at nouns (Eq. 15).
 
     The mean is over the words marked in ``nouns [I, C, T]``, as in the published code; 0 without nouns. The teacher's
-    attention must have no gradient.
+    attention must have no gradient. With the ``frames [I, N]`` of the regions of clips, both are shares of the
+    attention within each frame, and the divergence is the mean over the frames: the teacher shows where a noun is in a
+    frame, and not in which frame.
     """
     if config.branches == "mean":
         attention = attention.mean(3, keepdim=True)
-    if config.measure == "nll":
-        choice = F.one_hot(teacher.argmax(-1), teacher.shape[-1]).bool()
-        return config.weight * attention_nll(attention, choice & nouns.unsqueeze(-1))
     # regions of earlier branches are excluded (DA Eq. 7): the target is the teacher's attention over the others
     target = teacher.unsqueeze(3) * (attention > 0)  # [I, C, T, K, N]
-    target = target / target.sum(-1, keepdim=True).clamp_min(1e-8)
+    count = 1
+    if frames is not None:
+        count = int(frames.max()) + 1
+        attention, target = frame_shares(attention, frames, count), frame_shares(target, frames, count)
+    if config.measure == "nll":
+        choice = _best_region(teacher, frames, count)
+        return config.weight * attention_nll(attention, choice & nouns.unsqueeze(-1))
+    if frames is None:
+        target = target / target.sum(-1, keepdim=True).clamp_min(1e-8)
     where = nouns.unsqueeze(3).expand(attention.shape[:4])
     pair = (target, attention) if config.measure == "kl" else (attention, target)
-    return config.weight * attention_kl(*pair, where)
+    return config.weight * attention_kl(*pair, where) / count
+
+
+def frame_shares(attention: Tensor, frames: Tensor, count: int) -> Tensor:
+    """Attention ``[I, C, T, K, N]`` as shares of its sum in each of ``count`` frames; ``frames [I, N]``."""
+    index = frames[:, None, None, None].expand(attention.shape)
+    sums = attention.new_zeros((*attention.shape[:-1], count)).scatter_add(-1, index, attention)
+    return attention / sums.gather(-1, index).clamp_min(1e-8)
+
+
+def _best_region(teacher: Tensor, frames: Tensor | None, count: int) -> Tensor:
+    """Mark the region ``[I, C, T, N]`` with the most attention of the teacher: of all, or of every frame."""
+    if frames is None:
+        return F.one_hot(teacher.argmax(-1), teacher.shape[-1]).bool()
+    index = frames[:, None, None].expand(teacher.shape)
+    best = teacher.new_zeros((*teacher.shape[:-1], count)).scatter_reduce(-1, index, teacher, "amax")
+    return (teacher == best.gather(-1, index)) & (teacher > 0)
 
 
 def attention_kl(first: Tensor, second: Tensor, where: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Write cheap region features of made video scenes to a feature store, for comparisons on two cores.
+"""Write cheap region features of made scenes, photographs or clips, to a feature store for comparisons on two cores.
 
-    python tools/scene_video_features.py scenes-video:64 scenes-video.store
+    python tools/scene_features.py scenes-video:64 scenes-video.store
 
 Boxes are the proposals of the scenes (most of them on a part of a thing). A feature is the mean colour of the cells of
 a 4 x 4 grid in the box, with the size of the box: 50 numbers between 0 and 1.
@@ -34,11 +34,11 @@ def describe(pixels: npt.NDArray[np.uint8], box: npt.NDArray[np.float64]) -> npt
 
 
 def regions(sample: Sample) -> Regions:
-    """Return the regions of a video segment."""
+    """Return the regions of a photograph or a clip."""
     assert sample.pixels is not None
     found = scenes.proposals(sample, n=BOXES)
-    assert found.frames is not None
-    features = [describe(sample.pixels[frame], box) for frame, box in zip(found.frames, found.boxes, strict=True)]
+    frames = [...] * len(found.boxes) if found.frames is None else found.frames.tolist()
+    features = [describe(sample.pixels[frame], box) for frame, box in zip(frames, found.boxes, strict=True)]
     return Regions(found.boxes, np.stack(features), sample.image_size(), frames=found.frames, extractor=NAME)
 
 
@@ -50,7 +50,7 @@ def main(data: str, out: str) -> None:
                 if sample.image_id not in writer.image_ids:
                     writer.add(sample.image_id, regions(sample))
             writer.flush()
-            print(f"{split}: {len(writer.image_ids)} segments", flush=True)
+            print(f"{split}: {len(writer.image_ids)} images", flush=True)
 
 
 if __name__ == "__main__":
