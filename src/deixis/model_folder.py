@@ -255,8 +255,8 @@ def load_vocabulary(folder: str | Path, size: int) -> Vocabulary:
     """Read the vocabulary of a model whose network has ``size`` words."""
     path = Path(folder) / "vocabulary.json"
     vocabulary = Vocabulary.load(path)
-    if len(vocabulary) != size:
-        raise DeixisError(f"{path} has {len(vocabulary):,} words, and the model has {size:,}. Restore the file.")
+    if len(vocabulary.words) != size:
+        raise DeixisError(f"{path} has {len(vocabulary.words):,} words, and the model has {size:,}. Restore the file.")
     return vocabulary
 
 

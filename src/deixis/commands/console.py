@@ -304,15 +304,6 @@ class Clock:
             before = self.parts.get(part, (0.0, 0.0))
             self.parts[part] = before[0] + time.perf_counter() - wall, before[1] + time.process_time() - cpu
 
-    def each(self, part: str, items: Iterator[T]) -> Iterator[T]:
-        """Yield the items; the time spent waiting for them counts to a part."""
-        while True:
-            with self.measure(part):
-                item = next(items, None)
-            if item is None:
-                return
-            yield item
-
     def table(self, backends: Mapping[str, str] | None = None) -> Table:
         """Seconds of each part, the peak memory, and what runs each network (``backends``)."""
         import resource

@@ -30,8 +30,8 @@ def run_checks(
     looked = SecondLook(candidate)
     if "second-look" in checks:
         looked = second_look(candidate, photo, models.extractor)
-    warnings = []
-    if "ood" in checks and is_ood(photo, models):
+    warnings, ood = [], models.captioner.ood
+    if "ood" in checks and ood is not None and ood.is_ood(photo.regions(models.extractor)):
         warnings.append(OUT_OF_DISTRIBUTION)
     warnings += subject_warnings(looked)
     if not looked.template_prob:  # the sentence is the captioner's
@@ -52,12 +52,6 @@ def subject_warnings(looked: SecondLook) -> list[Warning]:
     confident = looked.template_prob >= CONFIDENT_TEMPLATE_PROB
     message = f"template caption; the generated sentence mentions {missing}"
     return [Warning("template_caption", message, lowers_confidence=not confident)]
-
-
-def is_ood(photo: Photo, models: Models) -> bool:
-    """Return whether the photograph is out of the captioner's training distribution."""
-    detector = models.captioner.ood
-    return detector is not None and detector.is_ood(photo.regions(models.extractor))
 
 
 def matches(candidate: Candidate, photo: Photo, models: Models) -> bool:

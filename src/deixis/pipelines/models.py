@@ -131,11 +131,12 @@ def model_folder(given: str | Path) -> Path:
 
     A name of the package has precedence; a folder with the same name is given as ``./NAME``.
     """
-    names = model_names()
-    if str(given) in names:
-        return PACKAGE / given
+    name = str(given)
+    if Path(name).name == name and (PACKAGE / name / "weights.safetensors").is_file():
+        return PACKAGE / name
     if Path(given).is_dir():
         return Path(given)
+    names = model_names()
     if str(given) in (DEFAULT_CAPTIONER, DEFAULT_GROUNDER):
         raise DeixisError(
             f"the model {given} does not come with this version. Give --model the folder of a trained model "

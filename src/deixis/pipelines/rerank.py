@@ -56,7 +56,7 @@ def rank(
         scores = [s - REPEAT_PENALTY * repeats_word(c.words) for s, c in zip(scores, beam, strict=True)]
     if seen:
         scores = [s + SEEN_WEIGHT * named_share(c, photo, seen) for s, c in zip(scores, beam, strict=True)]
-    return [beam[i] for i in sorted(range(len(beam)), key=lambda i: -scores[i])]
+    return [beam[i] for i in sorted(range(len(beam)), key=scores.__getitem__, reverse=True)]
 
 
 def named_share(candidate: Candidate, photo: Photo, classes: Collection[str]) -> float:
