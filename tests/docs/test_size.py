@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "deixis"
 
-LINES = {"data/scenes": 1_806, "evaluation/tables": 600}
+LINES = {"data/scenes": 1_800, "evaluation/tables": 600}
 """Folder -> most lines of Python."""
 COMMAND_LINES = 180  # of one verb
 

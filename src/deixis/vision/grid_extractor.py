@@ -158,5 +158,7 @@ def describe(variant: str) -> Json:
 
 def variant_of(description: Json) -> str | None:
     """Return the variant with this description; None if this installation has none."""
-    named = {"selective-search": "v2", "coco-ssd+parts": "v2-detector"}.get(description.get("proposals", {}).get("name"))
+    named = {"selective-search": "v2", "coco-ssd+parts": "v2-detector"}.get(
+        description.get("proposals", {}).get("name")
+    )
     return named if named is not None and describe(named) == description else None
