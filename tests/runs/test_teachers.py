@@ -60,7 +60,7 @@ def losses(run: Path) -> list[dict[str, float]]:
 
 def test_a_matcher_takes_the_word_ids_of_the_captioner(data: TrainingData, matcher: Path) -> None:
     """The same answer as the matcher gives in its own words, and nouns by what words mostly are."""
-    grounder = ScanGrounder.from_pretrained(matcher)
+    grounder = ScanGrounder.from_pretrained(matcher, backend="torch")
     caption = data.training[0].captions[0]
     grammar = parse([caption.text])
     ours = Vocabulary.build([["zebra", *caption.tokens]], minimum=1)
@@ -85,7 +85,7 @@ def test_a_sharper_target_and_votes(data: TrainingData, matcher: Path) -> None:
     words = torch.tensor(vocabulary.encode(caption.tokens)).view(1, 1, -1)
 
     def attention(**options: Any) -> Tensor:
-        grounder = ScanGrounder.from_pretrained(matcher)
+        grounder = ScanGrounder.from_pretrained(matcher, backend="torch")
         return TranslatedMatcher(grounder, vocabulary, grammar, **options).attention(regions, words)
 
     plain, sharp = attention(), attention(temperature=27.0)

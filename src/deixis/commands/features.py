@@ -32,8 +32,9 @@ from deixis.commands.console import (
 from deixis.corpus.options import EngineOptions
 from deixis.corpus.sources import as_source, in_shard, is_source, parse_shard
 from deixis.errors import UsageError
+from deixis.threads import available_cores
 from deixis.vision import fill
-from deixis.vision.bulk import Job, Workers, available_cores
+from deixis.vision.bulk import Job, Workers
 from deixis.vision.layouts import Layout
 from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter

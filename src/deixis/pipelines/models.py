@@ -80,7 +80,8 @@ class Models:
     @property
     def backends(self) -> dict[str, str]:
         """What runs each network, by the name of its model."""
-        return {one.name: backend_of(one) for one in (self.captioner, self.grounder) if one is not None}
+        found = {one.name: backend_of(one) for one in (self.captioner, self.grounder) if one is not None}
+        return {**found, "the extractor": self.extractor.backend}
 
     @cached_property
     def extractor(self) -> RegionExtractor:
@@ -210,5 +211,5 @@ def on_cpu(device: str) -> bool:
 
 def backend_of(model: Captioner | PhraseGrounder) -> str:
     """Return what runs the network of a model: "numpy" or "torch"."""
-    calls = getattr(model, "calls", None)  # matchers and ReIR have torch only
+    calls = getattr(model, "calls", None)  # ReIR has torch only
     return "torch" if calls is None else str(calls.backend)

@@ -92,14 +92,15 @@ def test_the_point_lies_in_the_box(place: Place) -> None:
 
 
 def test_sentences_are_encoded_between_bos_and_eos(grounder: ScanGrounder) -> None:
-    words, counts = grounder.encode_texts(parse(["a dog runs", "ball"]))
-    assert VOCABULARY.decode(words[0].tolist()) == ("a", "dog", "runs")
-    assert words[0, 0] == VOCABULARY.bos
-    assert words[1].tolist() == [VOCABULARY.bos, VOCABULARY.id("ball"), VOCABULARY.eos, 0, 0]
-    assert counts.tolist() == [[False, False, True, False, False], [False, True, False, False, False]]
+    found = grounder.sentences(parse(["a dog runs", "ball"]))
+    ends = VOCABULARY.bos, VOCABULARY.eos
+    assert VOCABULARY.decode(found.ids[0]) == ("a", "dog", "runs")
+    assert (found.ids[0][0], found.ids[0][-1]) == ends
+    assert found.ids[1] == (ends[0], VOCABULARY.id("ball"), ends[1])
+    assert found.counts == [(False, False, True, False, False), (False, True, False)]
     network = ScanNet(replace(grounder.network.config, count="all"))
     everything = ScanGrounder(network, VOCABULARY, grounder.extractor.to_json(), "")
-    assert everything.encode_texts(parse(["a dog runs", "ball"]))[1].sum(1).tolist() == [5, 3]
+    assert [sum(each) for each in everything.sentences(parse(["a dog runs", "ball"])).counts] == [5, 3]
 
 
 # Grounding ------------------------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ def test_a_folder_gives_the_same_grounder(grounder: ScanGrounder, tmp_path: Path
     extractor = grounder.extractor.to_json()
     kept = ScanGrounder(grounder.network, VOCABULARY, extractor, "kept", Calibration(2.0), Placing("attention", 8))
     kept.save_pretrained(tmp_path, {"README.md": "a card"})
-    again = ScanGrounder.from_pretrained(tmp_path)
+    again = ScanGrounder.from_pretrained(tmp_path, backend="torch")
     assert ground(Photo(image()), "a dog", again) == ground(Photo(image()), "a dog", kept)
     assert (again.placing, again.calibration, again.name) == (kept.placing, kept.calibration, "kept")
     assert again.hash != ""

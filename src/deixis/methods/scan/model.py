@@ -5,29 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from deixis import boxes as geometry
 from deixis.calibration import Calibration
-from deixis.device import CPU, device_of, to_device
 from deixis.fields import from_dict
 from deixis.language.nouns import mark_words
 from deixis.language.parse import Parse, parse
 from deixis.language.queries import Query, head_of
 from deixis.language.vocabulary import Vocabulary
-from deixis.layers.padding import pad_regions
+from deixis.layers.padded import pad_arrays
 from deixis.localize.attention import select_region
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
-from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
-from deixis.model_folder import Backend, folder_hash, load_network, load_vocabulary, open_model, write_model
+from deixis.methods.scan.config import ScanConfig
+from deixis.methods.scan.inference import ArrayScan, ScanCalls, Sentences, TorchScan, weight_shapes
+from deixis.model_folder import (
+    Backend,
+    folder_hash,
+    load_arrays,
+    load_network,
+    load_vocabulary,
+    open_model,
+    require_torch,
+    torch_network,
+    write_model,
+)
 from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
+
+if TYPE_CHECKING:
+    import torch
+
+    from deixis.methods.scan.network import ScanNet
 
 Floats = npt.NDArray[np.floating]
 
@@ -53,7 +66,7 @@ class EncodedPhoto:
     """The regions of one photograph, and their vectors in the joint embedding space."""
 
     regions: Regions
-    encoded: EncodedRegions  # of one image
+    encoded: Any  # as the implementation of the network encodes it
 
 
 class ScanGrounder:
@@ -61,20 +74,21 @@ class ScanGrounder:
 
     def __init__(
         self,
-        network: ScanNet,
+        network: ScanNet | ArrayScan,
         vocabulary: Vocabulary,
         extractor: Json,
         name: str,
         calibration: Calibration | None = None,
         placing: Placing | None = None,
     ) -> None:
-        self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
+        self.network, self.vocabulary, self.name, self.hash = network, vocabulary, name, ""
+        self.calls: ScanCalls = network if isinstance(network, ArrayScan) else TorchScan(network.eval())
         self.extractor = RegionExtractor(extractor["description"], name=extractor["name"])
         self.calibration, self.placing = calibration or Calibration(), placing or Placing()
 
     def to(self, device: torch.device) -> Self:
         """Move the weights and the extractor; results are returned on the CPU."""
-        self.network.to(device)
+        torch_network(self.network).to(device)
         self.extractor.to(device)
         return self
 
@@ -83,18 +97,12 @@ class ScanGrounder:
         """Weights for reranking; only a mean of cosines is comparable between sentences of different length."""
         return RerankWeights(COSINE_WEIGHT) if self.network.config.aggregation == "mean" else None
 
-    @torch.no_grad()
     def encode(self, regions: Sequence[Regions]) -> list[EncodedPhoto]:
         """Project the regions of several photographs in one pass."""
         for one in regions:
             self.extractor.require(one)
-        encoded = encode_regions(self.network, regions)
-        return [
-            EncodedPhoto(
-                one, EncodedRegions(encoded.vectors[i : i + 1, : len(one)], encoded.mask[i : i + 1, : len(one)])
-            )
-            for i, one in enumerate(regions)
-        ]
+        encoded = self.calls.encode(pad_arrays(regions), [len(one) for one in regions])
+        return [EncodedPhoto(*each) for each in zip(regions, encoded, strict=True)]
 
     def ground(self, photo: EncodedPhoto, queries: Sequence[Query], place: Place | None = None) -> list[Grounding]:
         """Return a grounding for every phrase of the queries, in order.
@@ -117,11 +125,10 @@ class ScanGrounder:
                 found.append(place_phrase(phrase, weights[words].mean(0), score, photo.regions, placing, detector))
         return found
 
-    @torch.no_grad()
     def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
         """Return the match score of each text with the photograph (Eq. 6, 8)."""
-        words = self.network.encode_words(*self.encode_texts(parse([phrase.text for phrase in phrases])))
-        return [float(score) for score in self.network.scores(photo.encoded, words)[0].cpu()]
+        words = self.calls.read(self.sentences(parse([phrase.text for phrase in phrases])))
+        return self.calls.scores(photo.encoded, words).tolist()
 
     def phrase_probability(self, evidence: float) -> float:
         """Return the probability that a phrase with this evidence is present."""
@@ -131,36 +138,25 @@ class ScanGrounder:
         """Return None: the match score of whole captions is not calibrated."""
         return None
 
-    @torch.no_grad()
     def scores(self, regions: Sequence[Regions], sentences: Sequence[str], batch: int = 64) -> npt.NDArray[np.float32]:
         """Return scores ``[images, sentences]`` of all pairs; regions are encoded ``batch`` images at a time."""
-        words = self.network.encode_words(*self.encode_texts(parse(sentences)))
+        words = self.calls.read(self.sentences(parse(sentences)))
         rows = []
         for start in range(0, len(regions), batch):
-            some = regions[start : start + batch]
-            for one in some:
-                self.extractor.require(one)
-            rows.append(self.network.scores(encode_regions(self.network, some), words).cpu())
-        return torch.cat(rows).numpy()
+            rows += [self.calls.scores(photo.encoded, words) for photo in self.encode(regions[start : start + batch])]
+        return np.stack(rows)
 
-    @torch.no_grad()
     def align(self, photo: EncodedPhoto, parses: Sequence[Parse]) -> tuple[list[Floats], list[Floats]]:
         """Return the attention ``[tokens, N]`` and the relevance ``[tokens]`` of the tokens of each sentence."""
-        words, counts = self.encode_texts(parses)
-        encoded = self.network.encode_words(words[None], counts[None])
-        attention, relevance = self.network.align(photo.encoded, encoded)
-        spans = [slice(1, 1 + len(parsed)) for parsed in parses]  # without bos and eos
-        return (
-            [weights[span].numpy() for weights, span in zip(attention[0].cpu(), spans, strict=True)],
-            [near[span].numpy() for near, span in zip(relevance[0].cpu(), spans, strict=True)],
-        )
+        attention, relevance = self.calls.align(photo.encoded, self.calls.read(self.sentences(parses)))
+        return [each[1:-1] for each in attention], [each[1:-1] for each in relevance]  # without bos and eos
 
-    def encode_texts(self, parses: Sequence[Parse]) -> tuple[Tensor, Tensor]:
-        """Return word ids and which of them count in the score, both ``[C, T]``, on the device of the network."""
+    def sentences(self, parses: Sequence[Parse]) -> Sentences:
+        """Return the word ids of sentences, and which words count in the score."""
         count = self.network.config.count
-        ids = [self.vocabulary.encode(parsed.tokens) for parsed in parses]
-        counts = [with_ends(mark_words(parsed, count, self.vocabulary), count) for parsed in parses]
-        return pad_words(ids, counts, device_of(self.network))
+        ids = [tuple(self.vocabulary.encode(parsed.tokens)) for parsed in parses]
+        counts = [tuple(with_ends(mark_words(parsed, count, self.vocabulary), count)) for parsed in parses]
+        return Sentences(ids, counts)
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
@@ -179,7 +175,7 @@ class ScanGrounder:
         """Read what :meth:`save_pretrained` wrote."""
         with open_model(folder, "matcher") as config:
             sizes = from_dict(ScanConfig, config["matcher"], BOUNDS)
-            network = load_network(ScanNet, sizes, folder)
+            network = _load(sizes, folder, backend)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])
             renamed = {"place": "attention"} if config["placing"]["place"] == "best" else {}  # as in version 0.1
@@ -189,29 +185,18 @@ class ScanGrounder:
         return grounder
 
 
-# Words and regions --------------------------------------------------------------------------------------------------
-
-
 def with_ends(counts: Sequence[bool], count: str) -> list[bool]:
     """The same with bos and eos, which count where all words do."""
     return [count == "all", *counts, count == "all"]
 
 
-def pad_words(
-    ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]], device: torch.device = CPU
-) -> tuple[Tensor, Tensor]:
-    """Ragged sentences and their counts as two tensors ``[C, T]``."""
-    longest = max((len(row) for row in ids), default=0)
-    words = torch.full((len(ids), longest), Vocabulary.pad)
-    counted = torch.zeros(len(ids), longest, dtype=torch.bool)
-    for c, (row, marks) in enumerate(zip(ids, counts, strict=True)):
-        words[c, : len(row)], counted[c, : len(row)] = torch.tensor(row), torch.tensor(marks)
-    return words.to(device), counted.to(device)
+def _load(sizes: ScanConfig, folder: str | Path, backend: Backend) -> ScanNet | ArrayScan:
+    if backend == "numpy":
+        return ArrayScan(sizes, load_arrays(folder, weight_shapes(sizes)))
+    require_torch("--device")
+    from deixis.methods.scan.network import ScanNet
 
-
-def encode_regions(matcher: ScanNet, regions: Sequence[Regions]) -> EncodedRegions:
-    """Embed the regions of several images on the matcher's device."""
-    return matcher.encode_regions(to_device(pad_regions(regions), device_of(matcher)))
+    return load_network(ScanNet, sizes, folder)
 
 
 # Places -------------------------------------------------------------------------------------------------------------

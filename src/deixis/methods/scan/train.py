@@ -19,9 +19,10 @@ from deixis.language.nouns import mark_words
 from deixis.language.spacy_parse import spacy_parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
+from deixis.methods.scan.config import ScanConfig
 from deixis.methods.scan.losses.triplet import matching_loss
-from deixis.methods.scan.model import ScanGrounder, encode_regions, pad_words, with_ends
-from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
+from deixis.methods.scan.model import ScanGrounder, with_ends
+from deixis.methods.scan.network import EncodedRegions, ScanNet, encode_regions, pad_words
 from deixis.methods.scan.recipes import ScanRecipe
 from deixis.metrics.retrieval import retrieval
 from deixis.training.callbacks import Callbacks

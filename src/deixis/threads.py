@@ -1,0 +1,54 @@
+"""Threads of NumPy, torch and OpenMP: how many, and how long they wait. Set before these libraries are imported.
+
+On a machine with other work, threads that spin while they wait for each other take the cores from it and from
+themselves. So there is one thread for each core that is free at the start, and waiting threads sleep early.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables of the environment with a number of threads."""
+
+WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "16"}
+"""Short spinning: about 50 microseconds (GNU OpenMP and OpenBLAS), 1 millisecond (OpenMP of Intel and LLVM)."""
+
+ONE_AT_A_TIME = ("serve",)
+"""Verbs whose work is already divided among the cores."""
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_cores() -> int:
+    """Return the number of cores without other work, by the load of the last minute; at least 1."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return max(1, available_cores() - round(load))
+
+
+def configure(args: Sequence[str]) -> None:
+    """Set threads and waiting for the arguments of a command; variables that the user has set are not changed.
+
+    ``--threads N`` in the arguments has precedence.
+    """
+    for name, value in WAITING.items():
+        os.environ.setdefault(name, value)
+    asked = _asked(args)
+    if not asked and any(name in os.environ for name in COUNTS):
+        return
+    count = asked or (1 if args and args[0] in ONE_AT_A_TIME else free_cores())
+    os.environ.update(dict.fromkeys(COUNTS, str(count)))
+
+
+def _asked(args: Sequence[str]) -> int:
+    """Return the number after ``--threads``; 0 if there is none."""
+    for option, value in zip(args, [*args[1:], ""], strict=True):
+        name, _, joined = option.partition("=")
+        if name == "--threads":
+            text = joined or value
+            return int(text) if text.isdecimal() else 0
+    return 0
