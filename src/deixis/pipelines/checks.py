@@ -60,6 +60,6 @@ def matches(candidate: Candidate, photo: Photo, models: Models) -> bool:
     if grounder is None or not candidate.words:
         return True
     parsed = photo.parse(candidate.words)
-    (evidence,) = grounder.evidence(photo.encoded(grounder), [parsed.phrase(0, len(parsed))])
+    (evidence,) = grounder.evidence(photo.encoded(grounder), [parsed.phrase(0, len(parsed))], [parsed])
     probability = grounder.caption_probability(evidence)
     return probability is None or probability >= MIN_PRESENCE

@@ -16,6 +16,7 @@ from deixis.model_folder import read_config, require_torch
 from deixis.types import Grounding, Phrase, RerankWeights
 
 if TYPE_CHECKING:
+    from deixis.language.parse import Parse
     from deixis.language.queries import Query
     from deixis.methods.updown.model import Captioner
     from deixis.vision.blank import BlankRegions
@@ -48,8 +49,8 @@ class PhraseGrounder(Protocol):
     def ground(self, photo: Any, queries: Sequence[Query], place: Any = None) -> list[Grounding]:
         """Return a grounding for every phrase of the queries; ``place`` overrides the box rule."""
 
-    def evidence(self, photo: Any, phrases: Sequence[Phrase]) -> list[float]:
-        """Return a match score of each text with the photograph."""
+    def evidence(self, photo: Any, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None) -> list[float]:
+        """Return a match score of each text with the photograph; ``parses`` are those of the texts, if known."""
 
     def phrase_probability(self, evidence: float) -> float:
         """Return the probability that a phrase with this evidence is present."""

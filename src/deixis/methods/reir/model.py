@@ -17,6 +17,7 @@ from deixis.device import CPU, device_of, to_device
 from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.descriptions import Description, describe
+from deixis.language.parse import Parse
 from deixis.language.queries import Query
 from deixis.language.tokenise import tokens
 from deixis.language.vocabulary import Vocabulary
@@ -118,7 +119,7 @@ class ReirGrounder:
             )
         return groundings
 
-    def evidence(self, photo: Regions, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(self, photo: Regions, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None) -> list[float]:
         """Return the expected coarse score of each text, as a phrase that stands alone."""
         found = next(self.find([photo], [[alone(phrase.text) for phrase in phrases]]))
         return [one.evidence for one in found]

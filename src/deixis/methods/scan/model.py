@@ -125,9 +125,11 @@ class ScanGrounder:
                 found.append(place_phrase(phrase, weights[words].mean(0), score, photo.regions, placing, detector))
         return found
 
-    def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
-        """Return the match score of each text with the photograph (Eq. 6, 8)."""
-        words = self.calls.read(self.sentences(parse([phrase.text for phrase in phrases])))
+    def evidence(
+        self, photo: EncodedPhoto, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None
+    ) -> list[float]:
+        """Return the match score of each text with the photograph (Eq. 6, 8); texts without ``parses`` are parsed."""
+        words = self.calls.read(self.sentences(parses or parse([phrase.text for phrase in phrases])))
         return self.calls.scores(photo.encoded, words).tolist()
 
     def phrase_probability(self, evidence: float) -> float:
