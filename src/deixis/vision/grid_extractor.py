@@ -19,7 +19,7 @@ from deixis.vision.descriptions import extractor_name
 from deixis.vision.frames import join_frames
 from deixis.vision.lite2 import DESCRIPTION as BACKBONE
 from deixis.vision.lite2 import Lite2, Maps
-from deixis.vision.pixels import Picture, as_array, as_rgb
+from deixis.vision.pixels import Picture, as_array
 from deixis.vision.proposals import CocoSsdAndParts, Proposals, Proposer, SelectiveSearch
 from deixis.vision.proposals.base import propose_batch
 from deixis.vision.proposals.people import NAMES
@@ -61,18 +61,20 @@ class GridExtractor:
         """
         if boxes is None:
             return self.extract_batch([image], [image_id])[0]
-        rgb = as_rgb(image)
+        rgb = as_array(image)
         return self._regions(rgb, geometry.as_boxes(boxes).astype(np.float32), self.backbone.maps([rgb])[0], None)
 
     def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
         """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
-        given = [as_rgb(image) for image in images]
-        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
+        given = [as_array(image) for image in images]
+        found = propose_batch(self.proposer, given, image_ids)
         maps = self.backbone.maps(given)
         return [self._regions(image, of.boxes, each, of) for image, of, each in zip(given, found, maps, strict=True)]
 
-    def _regions(self, image: Picture, places: npt.NDArray[np.float32], maps: Maps, found: Proposals | None) -> Regions:
-        height, width = as_array(image).shape[:2]
+    def _regions(
+        self, image: npt.NDArray[np.uint8], places: npt.NDArray[np.float32], maps: Maps, found: Proposals | None
+    ) -> Regions:
+        height, width = image.shape[:2]
         probs = None if found is None else found.class_probs
         return Regions(
             boxes=places,

@@ -19,7 +19,7 @@ from deixis.layers.arrays import linear, softmax
 from deixis.types import ByteGrid, Json
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.networks import OnnxNetwork, read_compressed
-from deixis.vision.pixels import Picture, as_array, resized, same_shape, scaled
+from deixis.vision.pixels import Picture, resized, same_shape, scaled
 
 NAME = "efficientnet-lite2-int8"
 NETWORK, NETWORK_SHA256 = "lite2-int8.onnx.xz", "e8ae0e0efc1294bdd66c452b94254a7a011f3b41c5c80a23415fc69ae61cbb8d"
@@ -59,7 +59,7 @@ class Lite2:
 
     def maps(self, images: Sequence[Picture]) -> list[Maps]:
         """Compute the grids of RGB images; those of one input size pass the network together."""
-        sizes = [input_size(*as_array(image).shape[1::-1]) for image in images]
+        sizes = [input_size(*np.asarray(image).shape[1::-1]) for image in images]
         found: dict[int, Maps] = {}
         for rows in same_shape(sizes):
             outputs = self._network.run(np.concatenate([as_input(resized(images[row], sizes[row])) for row in rows]))
