@@ -58,7 +58,7 @@ def caption(
     with measure("regions"):
         extract_batch(photos, models.extractor)
     with measure("encode"):
-        if grounder is not None or (models.grounder is not None and options.place not in ("attention", "vote")):
+        if models.grounder is not None and (grounder is not None or options.place not in ("attention", "vote")):
             encode_batch(photos, models.grounder)
     generation = models.captioner.generation
     width = generation.beam if grounder is None else generation.rerank_beam or generation.beam
