@@ -65,5 +65,5 @@ def steps_of_the_page() -> list[str]:
     """The functions of ``deixis caption photo.jpg`` in docs/architecture.md, without modules."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     block = page.split("deixis caption photo.jpg\n")[1].split("```")[0]
-    names = [name for name in re.findall(r"^ {2,6}(\S+)", block, re.MULTILINE)]
+    names = re.findall(r"^ {2,6}(\S+)", block, re.MULTILINE)
     return [name if name[0].isupper() else name.rpartition(".")[2] for name in names]
