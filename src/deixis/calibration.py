@@ -24,6 +24,14 @@ class Calibration:
         return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
+@dataclass(frozen=True)
+class Presence:
+    """Calibration of pair scores: probability that a phrase, or a whole caption, belongs to the photograph."""
+
+    phrase: Calibration
+    caption: Calibration
+
+
 def fit(present: npt.ArrayLike, absent: npt.ArrayLike, steps: int = 50) -> Calibration:
     """Fit the curve to evidence of present and of absent phrases; both groups have the same total weight.
 

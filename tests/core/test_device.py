@@ -15,11 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from deixis import cli, device
-from deixis.calibration import Calibration
+from deixis.calibration import Calibration, Presence
 from deixis.errors import UsageError
 from deixis.language.vocabulary import Vocabulary
 from deixis.language.wordpiece import WordPieces
-from deixis.methods.albef.model import AlbefGrounder, Presence
+from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.network import AlbefConfig, AlbefNet
 from deixis.methods.reir import phrases
 from deixis.methods.reir.model import ReirGrounder

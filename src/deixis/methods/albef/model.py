@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from deixis import boxes as geometry
-from deixis.calibration import Calibration
+from deixis.calibration import Calibration, Presence
 from deixis.errors import DeixisError
 from deixis.fields import fits, from_dict
 from deixis.files import MAX_SETTINGS, open_regular
@@ -63,14 +63,6 @@ UNKNOWN_SCORE = 0.1
 """Greatest score of a phrase whose head word the model has never seen; its evidence means nothing."""
 
 BATCH = 64  # texts that are encoded together
-
-
-@dataclass(frozen=True)
-class Presence:
-    """Calibration of pair scores: probability that a phrase, or a whole caption, belongs to the photograph."""
-
-    phrase: Calibration
-    caption: Calibration
 
 
 @dataclass(frozen=True, eq=False)
