@@ -101,8 +101,7 @@ def caption(
     options = caption_options(rerank, place, check)
     use_threads(threads)
     with console.status("loading the models"), measure("load"):
-        models = load_models(model, grounder, device)
-        generation.apply(models.captioner)
+        models = generation.apply(load_models(model, grounder, device))
     with nullcontext() if out is None else CaptionsFile(out, models.name) as file:
         output = CaptionOutput(console, alone, as_json, file, pictures, branches)
         left = [path for path in wanted if file is None or str(path) not in file.done]

@@ -111,8 +111,7 @@ def eval(
     if is_captioner(source):
         if proposals is not None:
             raise UsageError("--proposals is for phrase grounders with heat maps (ALBEF, AMC). Remove it.")
-        models = load_models(model, grounder, device)
-        generation.apply(models.captioner)
+        models = generation.apply(load_models(model, grounder, device))
         if models.grounder is not None:
             other = model_folder(grounder or models.grounder.name)
             about["grounder"] = models.grounder.name

@@ -23,14 +23,12 @@ Groundings = tuple[tuple[Grounding, ...], tuple[Grounding, ...]]
 """Of noun phrases, and of single words."""
 
 
-def default_place(models: Models) -> PlaceOption:
-    """Return the place rule that is used where none is asked for."""
-    return models.captioner.generation.place if models.grounder is None else "grounder"
-
-
 def place_rule(models: Models, asked: PlaceOption | None) -> PlaceOption:
-    """Return the asked or the default place rule; raise an error if these models have no such rule."""
-    option = asked or default_place(models)
+    """Return the asked place rule; without one, that of the grounder, or the captioner's where there is none.
+
+    Raise an error if these models have no such rule.
+    """
+    option = asked or (models.captioner.generation.place if models.grounder is None else "grounder")
     if option in get_args(Place):
         return option
     if models.grounder is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -69,6 +70,12 @@ class Captioner:
         torch_network(self.network).to(device)
         self.extractor.to(device)
         return self
+
+    def with_generation(self, generation: GenerationConfig) -> Self:
+        """Return a captioner with the same network that generates by other rules."""
+        other = copy(self)
+        other.generation = generation
+        return other
 
     @property
     def describes_clips(self) -> bool:
