@@ -149,7 +149,7 @@ def test_a_run_may_begin_from_a_captioner(data: TrainingData, tmp_path: Path) ->
     frozen = replace(recipe, phases=tuple(replace(p, lr=1e-30) for p in recipe.phases))
     run_recipe(frozen, data, tmp_path / "run", init=InitFrom(model=start))
     assert len(losses(tmp_path / "run")) == 1
-    first, second = (Captioner.from_pretrained(tmp_path / name) for name in ("start", "run"))
+    first, second = (Captioner.from_pretrained(tmp_path / name, backend="torch") for name in ("start", "run"))
     assert first.vocabulary == second.vocabulary
     weights: dict[str, Tensor] = second.network.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in first.network.state_dict().items())

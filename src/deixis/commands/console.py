@@ -49,7 +49,7 @@ Device = Annotated[
     str, tyro.conf.arg(help="compute device: auto (CUDA if available, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
 ]
 Threads = Annotated[
-    int, tyro.conf.arg(help="threads of NumPy and torch; 0: one for each core that has no other work at the start.")
+    int, tyro.conf.arg(help="threads of torch; 0: one for each core that has no other work at the start.")
 ]
 Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
 Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]

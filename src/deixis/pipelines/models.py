@@ -34,6 +34,7 @@ class PhraseGrounder(Protocol):
 
     name: str
     hash: str
+    calls: Any  # what runs its network; ``calls.backend`` names it
 
     @property
     def extractor(self) -> RegionExtractor | None:
@@ -212,5 +213,5 @@ def on_cpu(device: str) -> bool:
 
 def backend_of(model: Captioner | PhraseGrounder) -> str:
     """Return what runs the network of a model: "numpy" or "torch"."""
-    calls = getattr(model, "calls", None)  # ReIR has torch only
-    return "torch" if calls is None else str(calls.backend)
+    backend: str = model.calls.backend
+    return backend

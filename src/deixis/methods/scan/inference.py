@@ -21,7 +21,7 @@ import numpy as np
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.arrays import BLOCK, Array, Weights, linear, named_linear, sigmoid, softmax, unit
 from deixis.layers.padded import RegionArrays, pad_ids
-from deixis.methods.scan.config import TINY, ScanConfig
+from deixis.methods.scan.config import SENTENCES, TINY, ScanConfig
 
 if TYPE_CHECKING:
     from deixis.methods.scan.network import ScanNet
@@ -126,7 +126,10 @@ class ArrayScan:
     def read(self, sentences: Sentences) -> WordRows:
         """Embed the words of sentences (Eq. 2, 3); a sentence without counted words is scored by all of them."""
         missing = sorted({one for one in sentences.ids if one not in self._kept}, key=len, reverse=True)
-        found = dict(zip(missing, self._states(missing), strict=True)) if missing else {}
+        found: dict[tuple[int, ...], Array] = {}
+        for start in range(0, len(missing), SENTENCES):
+            some = missing[start : start + SENTENCES]
+            found |= dict(zip(some, self._states(some), strict=True))
         for one in dict.fromkeys(sentences.ids):
             if one in found:
                 self._keep(one, found[one])

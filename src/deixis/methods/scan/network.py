@@ -20,7 +20,7 @@ from deixis.device import CPU, device_of, to_device
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.gru import WordTable, bidirectional
 from deixis.layers.padding import PaddedRegions, pad_ragged, pad_regions
-from deixis.methods.scan.config import BLOCK, TINY, ScanConfig
+from deixis.methods.scan.config import BLOCK, SENTENCES, TINY, ScanConfig
 from deixis.types import Regions
 
 
@@ -75,25 +75,32 @@ class ScanNet(nn.Module):
     def encode_words(self, words: Tensor, counts: Tensor | None = None) -> EncodedWords:
         """Embed the words of sentences ``[..., T]`` (Eq. 2 and 3)."""
         mask = words != Vocabulary.pad
-        flat = mask.flatten(0, -2)
-        table = WordTable.of(flat)
-        inputs = self.embed(words.flatten(0, -2)[table.sentences, table.steps])  # [W, words]
-        states = F.normalize(bidirectional(self.gru, inputs, table), dim=-1, eps=TINY)
-        vectors = states.new_zeros(*flat.shape, states.shape[1])
-        vectors[table.sentences, table.steps] = states
+        flat, rows = mask.flatten(0, -2), words.flatten(0, -2)
+        # without gradients a few sentences at a time: the gates of all would need far more memory than the vectors
+        size = max(1, len(rows)) if torch.is_grad_enabled() else SENTENCES
+        vectors: Tensor | None = None
+        for start in range(0, max(1, len(rows)), size):
+            table = WordTable.of(flat[start : start + size])
+            inputs = self.embed(rows[start : start + size][table.sentences, table.steps])  # [W, words]
+            states = F.normalize(bidirectional(self.gru, inputs, table), dim=-1, eps=TINY)
+            if vectors is None:
+                vectors = states.new_zeros(*flat.shape, states.shape[1])
+            vectors[start + table.sentences, table.steps] = states
+        assert vectors is not None
         counts = mask if counts is None else counts & mask
         counts = torch.where(counts.any(-1, keepdim=True), counts, mask)
-        return EncodedWords(vectors.view(*mask.shape, states.shape[1]), mask, counts)
+        return EncodedWords(vectors.view(*mask.shape, vectors.shape[-1]), mask, counts)
 
     def scores(self, regions: EncodedRegions, words: EncodedWords, block: int = BLOCK) -> Tensor:
         """Scores ``[I, C]`` of all images with all sentences ``[C, T]``.
 
-        At most about ``block`` similarities are in memory at once, besides the embeddings and the scores.
+        At most about ``block`` similarities are in memory at once, besides the embeddings and the scores: a tile with
+        about as many regions as words, so that matrix products are efficient.
         """
         images, most = regions.mask.shape
         captions, longest = words.mask.shape
-        wide = min(captions, max(1, block // (most * longest)))
-        high = max(1, block // (most * longest * wide))
+        high = min(images, max(1, round(block**0.5 / most)))
+        wide = min(captions, max(1, block // (most * longest * high)))
         rows = []
         for i in range(0, images, high):
             some = EncodedRegions(regions.vectors[i : i + high], regions.mask[i : i + high])
