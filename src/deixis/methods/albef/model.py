@@ -291,7 +291,9 @@ class AlbefGrounder:
             if len(pieces) != sizes.vocabulary:
                 raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
             curves = config.get("presence")  # a model that was not calibrated has none
-            presence = curves and Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
+            presence = None
+            if curves is not None:
+                presence = Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
             longest = config["longest"]
             if not fits(longest, int, (3, sizes.positions)):
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")
