@@ -1,9 +1,10 @@
 """Train AMC on human boxes of COCO instances, and point at the objects of classes with one box.
 
-    python experiments/amc/human_boxes.py COCO STORE INIT OUT [--seeds 3] > experiments/amc/human-boxes.txt
+    python experiments/amc/human_boxes.py COCO STORE INIT OUT [--more DATA STORE] [--seeds 3]
 
-INIT is a finished ALBEF of the table (WORK/albef-0). Texts of the test split are "a NAME", for classes with one box in
-the image. The interval is the middle 95 % of resampled images.
+INIT is a finished ALBEF of the table (WORK/albef-0). --more adds a data set to the training, such as the photographs of
+coco-more with boxes of people. Texts of the test split of COCO are "a NAME", for classes with one box in the image. The
+interval is the middle 95 % of resampled images.
 """
 
 from __future__ import annotations
@@ -28,16 +29,18 @@ def main(
     store: tyro.conf.Positional[Path],
     init: tyro.conf.Positional[Path],
     out: tyro.conf.Positional[Path],
+    more: tuple[Path, Path] | None = None,
     seeds: int = 3,
 ) -> None:
     """Print a line of pointing for ALBEF and for each AMC."""
+    sets, stores = ([coco], [store]) if more is None else ([coco, more[0]], [store, more[1]])
     samples = [s for s in recognise(coco).load(coco, "test") if single_names(s)]
     features = FeatureStore(store)
     print(f"{len(samples)} images, {sum(len(single_names(s)) for s in samples)} texts")
     report("ALBEF", init, samples, features)
     for seed in range(seeds):
         run = out / f"amc-human-{seed}"
-        command = ["deixis", "train", "amc-gradcam-small", "--data", coco, "--features", store, "--init-from", init]
+        command = ["deixis", "train", "amc-gradcam-small", "--data", *sets, "--features", *stores, "--init-from", init]
         subprocess.run([*map(str, command), "--seed", str(seed), "--monitor", "R@1", "--out", str(run)], check=True)
         report(f"AMC, human boxes, seed {seed}", run, samples, features)
 

@@ -3,8 +3,9 @@
     python experiments/amc/verdict.py > experiments/amc/verdict.txt
 
 Precondition: ALBEF points above the centre of the image, by the 95 % interval of the paired bootstrap over images.
-Claim: AMC points better than ALBEF, than ALBEF with as many steps, and than the texts of the boxes alone. Phrases with
-a COCO name, on which the detector was trained, are reported apart from the others.
+Claim: AMC points better than ALBEF, than ALBEF with as many steps, and than the texts of the boxes alone. It is refuted
+only if the interval of the difference from one of them excludes the effect of the paper. Phrases with a COCO name, on
+which the detector was trained, are reported apart from the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from deixis.data.coco import CLASSES
+from deixis.evaluation.claims import decide
 from deixis.evaluation.tables.describe import Experiment, read_experiment
 from deixis.evaluation.tables.kept import read_kept
 from deixis.language.names import COCO_NOUNS
@@ -26,6 +28,7 @@ from deixis.metrics.score import Score, mean_score
 
 Scores = Mapping[str, Score]
 CONTROLS = ("albef", "albef-longer", "amc-texts")
+EFFECT = 0.0745  # pointing on Flickr30k: 79.14 -> 86.59 (Table 1)
 
 
 def main() -> None:
@@ -91,11 +94,10 @@ def verdict(above_centre: Comparison, controls: Mapping[str, Comparison]) -> str
         return "precondition not met: ALBEF does not point above the centre of the image"
     if set(controls) != set(CONTROLS):
         return "undecided: a row is missing"
-    if all(one.difference_interval[0] > 0 for one in controls.values()):
-        return "held"
-    if any(one.difference_interval[1] < 0 for one in controls.values()):
+    found = [decide(one.difference_interval, EFFECT) for one in controls.values()]
+    if "refuted" in found:
         return "refuted"
-    return "undecided"
+    return "undecided" if "undecided" in found else max(found)  # "held, smaller effect" if one of them is
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ import numpy as np
 import torch
 import tyro
 
-from deixis.calibration import auc
+from deixis.calibration import Presence, auc
 from deixis.data import load
-from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.albef.presence import EvidenceSamples, collect_evidence, pair_evidence
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.presence import pair_evidence
 from deixis.pipelines.models import load_grounder
 from deixis.pipelines.results import MIN_PRESENCE
+from deixis.training.presence import EvidenceSamples, collect_evidence
 from deixis.types import Regions
 from deixis.vision.store import FeatureStore
 

@@ -24,6 +24,18 @@ class Calibration:
         return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
+@dataclass(frozen=True)
+class Presence:
+    """Calibration of evidence: probability that a phrase, or a whole caption, belongs to the photograph."""
+
+    phrase: Calibration
+    caption: Calibration
+
+
+UNKNOWN_SCORE = 0.1
+"""Greatest score of a phrase whose head word is in no training caption; its evidence means nothing."""
+
+
 def fit(present: npt.ArrayLike, absent: npt.ArrayLike, steps: int = 50) -> Calibration:
     """Fit the curve to evidence of present and of absent phrases; both groups have the same total weight.
 

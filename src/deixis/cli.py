@@ -21,6 +21,7 @@ from pathlib import Path
 
 from deixis import __version__
 from deixis.errors import DeixisError, UsageError, display_name, safe_text
+from deixis.threads import configure
 
 # verb -> (module under deixis.commands, function, one line of help)
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -110,8 +111,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no failure
+    args = sys.argv[1:] if argv is None else argv
+    configure(args)
     try:
-        code = run(sys.argv[1:] if argv is None else argv)
+        code = run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the pipe has closed it, as in `deixis ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail

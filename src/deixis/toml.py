@@ -10,7 +10,14 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from deixis.errors import DeixisError
 
-TYPES = {str: "a string", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
+TYPES = {
+    str: "a string",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+}
 
 T = TypeVar("T")
 

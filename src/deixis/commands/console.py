@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -49,7 +49,7 @@ Device = Annotated[
     str, tyro.conf.arg(help="compute device: auto (CUDA if available, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
 ]
 Threads = Annotated[
-    int, tyro.conf.arg(help="threads of torch; 0: one per core. NumPy uses OMP_NUM_THREADS of the environment.")
+    int, tyro.conf.arg(help="threads of torch; 0: one for each core that has no other work at the start.")
 ]
 Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
 Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]
@@ -133,12 +133,9 @@ def caption_options(rerank: str, place: str | None, check: str) -> CaptionOption
 
 
 def use_threads(threads: int) -> None:
-    """Limit torch to this many threads, where it is installed; 0 sets no limit."""
-    if threads:
-        with suppress(ModuleNotFoundError):
-            import torch
-
-            torch.set_num_threads(threads)
+    """Limit torch to this many threads, if it is imported; 0 sets no limit. ``deixis.threads`` limits all else."""
+    if threads and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 # Output -----------------------------------------------------------------------------------------------------------

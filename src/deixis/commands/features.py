@@ -33,7 +33,7 @@ from deixis.corpus.options import EngineOptions
 from deixis.corpus.sources import as_source, in_shard, is_source, parse_shard
 from deixis.errors import UsageError
 from deixis.vision import fill
-from deixis.vision.bulk import Job, Workers, available_cores
+from deixis.vision.bulk import Job, Workers, processes_for
 from deixis.vision.layouts import Layout
 from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
@@ -110,7 +110,7 @@ def features(
         if engine.engine == "ray" or (extractor == "v1" and fill.on_gpu(device)):
             added = _fill_rows(make, out, engine, console, jobs=jobs)
         else:
-            added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), engine, console)
+            added = _fill(jobs, make, out, processes_for(processes, len(jobs)), engine, console)
     else:
         if split is not None or limit is not None:
             raise UsageError("--split and --limit are for a data set or a folder. Leave them out.")

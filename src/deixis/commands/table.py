@@ -32,8 +32,9 @@ def table(
 ) -> int:
     """Train and evaluate the missing runs of a comparison, and write its tables and charts.
 
-    FOLDER has table.toml, which describes rows (recipes with options and seeds) and tables. Finished runs are kept in
-    FOLDER/runs.jsonl. An interrupted command resumes with the same command. Several processes may share a folder.
+    FOLDER has table.toml, which describes rows (recipes with options and seeds) and tables, and may have claims.toml,
+    whose claims get a verdict. Finished runs are kept in FOLDER/runs.jsonl. An interrupted command resumes with the
+    same command. Several processes may share a folder.
 
     For example: deixis table experiments/flickr8k-entities --data flickr30k --work runs --features flickr30k.store
 
@@ -47,6 +48,7 @@ def table(
         only_report: write tables and charts from the kept runs, without data and training.
         as_json: write the numbers of the tables to stdout as JSON.
     """
+    from deixis.evaluation.claims import write_verdicts
     from deixis.evaluation.tables.describe import Run, read_experiment
     from deixis.evaluation.tables.kept import read_kept
     from deixis.evaluation.tables.report import write_report
@@ -79,10 +81,13 @@ def table(
         runner.run_all(runs)
     with console.status("resampling images and writing tables"):
         found = write_report(experiment)
+        judged = write_verdicts(experiment)
     for described, numbers in zip(experiment.tables, found, strict=True):
         report(f"{described.title}: {len(numbers['rows'])} rows, in {folder / described.text}")
+    for result in judged:
+        report(f"{result.claim.text}: {result.verdict}")
     if as_json:
-        print_json({"tables": found})
+        print_json({"tables": found, "claims": [result.to_json() for result in judged]})
     kept = read_kept(experiment)
     if unfinished := [run.name for run in runs if run.name not in kept]:
         raise DeixisError(f"no result for {', '.join(unfinished)} (reasons above). Run the same command again.")

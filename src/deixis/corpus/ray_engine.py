@@ -21,8 +21,8 @@ from deixis.corpus.run import answer_items, batched, pending_items
 from deixis.corpus.sources import Item, parse_shard
 from deixis.corpus.work import Answer, Work
 from deixis.errors import DeixisError, requires_extra
+from deixis.threads import available_cores
 from deixis.types import Json
-from deixis.vision.bulk import available_cores
 
 Block = dict[str, list[bytes]]
 

@@ -7,6 +7,7 @@ calls them. :mod:`deixis.language.spacy_parse` makes the same kind of parse with
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -109,6 +110,9 @@ def parser_name() -> str:
     return f"deixis-{sha256(WEIGHTS)[:8]}"
 
 
+KEPT = 2048  # parses in memory
+_kept: OrderedDict[tuple[tuple[str, ...], tuple[int, ...]], Parse] = OrderedDict()
+
 Inputs = tuple[list[str], list[int]]
 """All tokens of a sentence in lower case, and the indices of those of its parse."""
 _ENDS = frozenset(".!?")
@@ -128,9 +132,20 @@ def inputs_of_words(words: Sequence[str]) -> Inputs:
 
 
 def _parse(sentences: Sequence[Inputs]) -> list[Parse]:
-    network = tagger()
-    found = network([words for words, _ in sentences])
-    return [build_parse(network, *inputs, one) for inputs, one in zip(sentences, found, strict=True)]
+    """Parse sentences; the last parses are kept, because phrases and sentences of a beam come back."""
+    keys = [(tuple(words), tuple(kept)) for words, kept in sentences]
+    parses = {key: _kept[key] for key in keys if key in _kept}
+    new = [key for key in dict.fromkeys(keys) if key not in parses]
+    if new:
+        network = tagger()
+        found = network([words for words, _ in new])
+        parses |= {key: build_parse(network, *key, one) for key, one in zip(new, found, strict=True)}
+    for key in keys:
+        _kept[key] = parses[key]
+        _kept.move_to_end(key)
+    while len(_kept) > KEPT:
+        _kept.popitem(last=False)
+    return [parses[key] for key in keys]
 
 
 def build_parse(network: Tagger, words: Sequence[str], kept: Sequence[int], found: Tagged) -> Parse:

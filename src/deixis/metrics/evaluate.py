@@ -317,6 +317,9 @@ class _Run:
                 "for the phrases of a data set."
             )
         annotated = [image for image, sentences in references.items() if any(s.objects for s in sentences)]
+        if not annotated:  # few training captions have few object classes
+            self.absent["words"] = "no noun of the split is an object class of the training captions"
+            return
         kept, missing = self.present(annotated, predicted, self.kind)
         kept_references = {image: references[image] for image in kept}
         accuracy = grounded_captions.word_accuracy(kept_references, predicted, self.protocol)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import TypeVar
 
 from PIL import Image
 
@@ -15,6 +19,9 @@ from deixis.pipelines.photo import Photo
 from deixis.types import Json
 from deixis.vision.bulk import Job, Outcome, Workers, clip_job
 from deixis.vision.extractor import RegionExtractor
+
+AHEAD = 32  # photographs whose regions are extracted while earlier ones are captioned
+Item = TypeVar("Item")
 
 
 def open_photos(
@@ -34,7 +41,7 @@ def open_photos(
     jobs = [clip_job(path, str(path)) if is_clip(path) else Job(str(path), (path,)) for path in paths]
     make = partial(_make, extractor.description, extractor.grid, str(extractor.device))
     with Workers(make, processes) as workers:
-        for outcome in _in_order(jobs, workers.run(jobs)):
+        for outcome in _ahead(_in_order(jobs, workers.run(jobs)), AHEAD):
             if outcome.regions is None:
                 name = outcome.job.image_id
                 skipped(outcome.reason if name in outcome.reason else f"{name}: {outcome.reason}")
@@ -72,6 +79,41 @@ def _in_order(jobs: Sequence[Job], outcomes: Iterator[Outcome]) -> Iterator[Outc
 
 
 def _make(description: Json, grid: int, device: str) -> RegionExtractor:
-    from deixis.device import choose  # runs in the worker
+    extractor = RegionExtractor(description, grid)  # runs in the worker
+    if device == "cpu":
+        return extractor
+    from deixis.device import choose
 
-    return RegionExtractor(description, grid).to(choose(device))
+    return extractor.to(choose(device))
+
+
+def _ahead(items: Iterator[Item], most: int) -> Iterator[Item]:
+    """Yield items that a thread takes from an iterator while earlier items are used, at most ``most`` in advance."""
+    taken: Queue[tuple[Item | None, BaseException | None]] = Queue(most)
+    stopped = Event()
+
+    def take() -> None:
+        try:
+            for item in items:
+                taken.put((item, None))
+                if stopped.is_set():
+                    return
+            taken.put((None, None))
+        except BaseException as error:
+            taken.put((None, error))
+
+    thread = Thread(target=take, name="deixis-regions", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = taken.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            yield item
+    finally:
+        stopped.set()
+        while thread.is_alive():  # it may wait for room in the queue
+            with suppress(Empty):
+                taken.get(timeout=0.05)

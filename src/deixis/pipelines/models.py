@@ -33,10 +33,15 @@ class PhraseGrounder(Protocol):
 
     name: str
     hash: str
+    calls: Any  # what runs its network; ``calls.backend`` names it
 
     @property
     def extractor(self) -> RegionExtractor | None:
         """The extractor of its regions; None: it reads pixels."""
+
+    @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of its box rules."""
 
     @property
     def rerank_weights(self) -> RerankWeights | None:
@@ -80,7 +85,8 @@ class Models:
     @property
     def backends(self) -> dict[str, str]:
         """What runs each network, by the name of its model."""
-        return {one.name: backend_of(one) for one in (self.captioner, self.grounder) if one is not None}
+        found = {one.name: backend_of(one) for one in (self.captioner, self.grounder) if one is not None}
+        return {**found, "the extractor": self.extractor.backend}
 
     @cached_property
     def extractor(self) -> RegionExtractor:
@@ -209,5 +215,5 @@ def on_cpu(device: str) -> bool:
 
 def backend_of(model: Captioner | PhraseGrounder) -> str:
     """Return what runs the network of a model: "numpy" or "torch"."""
-    calls = getattr(model, "calls", None)  # matchers and ReIR have torch only
-    return "torch" if calls is None else str(calls.backend)
+    backend: str = model.calls.backend
+    return backend

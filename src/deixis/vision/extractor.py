@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.errors import DeixisError
+from deixis.model_folder import require_torch
 from deixis.types import Json, Regions, require_extractor
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.descriptions import check_description, extractor_name
@@ -71,6 +72,8 @@ class RegionExtractor:
 
     @cached_property
     def _parts(self) -> tuple[Backbone, Proposer]:
+        if not self.is_imported:
+            require_torch(f"the extractor {self.name} (version 1)")
         import torch
 
         backbone, proposer = self._given or build_parts(self.description)
@@ -109,6 +112,13 @@ class RegionExtractor:
             self._given = self._parts
             del self._parts
         return self
+
+    @property
+    def backend(self) -> str:
+        """What runs the backbone: "onnxruntime" (version 2), "torch" (version 1), or "none" for imported features."""
+        if self.is_imported:
+            return "none"
+        return "onnxruntime" if self.description.get("version") == GRID_VERSION else "torch"
 
     @property
     def is_detector(self) -> bool:

@@ -7,12 +7,15 @@ its features also have the class probabilities of the detector and the names of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from deixis import boxes as geometry
+from deixis.threads import several_threads
 from deixis.types import ByteGrid, Json, Labels, Regions
 from deixis.vision import pooling
 from deixis.vision.descriptions import extractor_name
@@ -61,9 +64,14 @@ class GridExtractor:
     def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
         """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
         given = [as_rgb(image) for image in images]
-        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
-        maps = self.backbone.maps(given)
+        with ThreadPoolExecutor(1) if several_threads() else nullcontext() as pool:  # beside the proposals
+            later = None if pool is None else pool.submit(self._maps, given)
+            found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
+            maps = self._maps(given) if later is None else later.result()
         return [self._regions(image, of.boxes, each, of) for image, of, each in zip(given, found, maps, strict=True)]
+
+    def _maps(self, images: Sequence[Picture]) -> list[Maps]:
+        return self.backbone.maps(images)
 
     def _regions(self, image: Picture, places: npt.NDArray[np.float32], maps: Maps, found: Proposals | None) -> Regions:
         height, width = as_array(image).shape[:2]

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from deixis.boxes import contains
-from deixis.calibration import Calibration
+from deixis.calibration import Calibration, Presence
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
 from deixis.language.queries import caption_query, phrase_queries
@@ -27,7 +27,7 @@ from deixis.localize.threshold import threshold_box
 from deixis.methods.albef import model as albef_model
 from deixis.methods.albef.colours import jitter_colours
 from deixis.methods.albef.images import square_grid, square_pixels, standardise
-from deixis.methods.albef.model import AlbefGrounder, Presence
+from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.network import AlbefConfig, AlbefNet, pad_texts, pair_scores
 from deixis.pipelines.check import check
 from deixis.pipelines.ground import ground

@@ -9,10 +9,12 @@ from typing import cast
 import numpy as np
 import pytest
 
+from deixis.calibration import Presence
 from deixis.data import Caption, Sample
 from deixis.language.tokenise import tokens
-from deixis.methods.albef.model import AlbefGrounder, Presence
-from deixis.methods.albef.presence import EvidenceSamples, calibrate, collect_evidence
+from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.albef.presence import calibrate
+from deixis.training.presence import EvidenceSamples, collect_evidence
 from deixis.types import Phrase
 
 
