@@ -11,7 +11,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5py
 import numpy as np
@@ -22,6 +22,7 @@ import deixis
 from deixis import cli
 from deixis.clips import ClipLimits, load_frames
 from deixis.corpus import sources
+from deixis.corpus.parts import Parts
 from deixis.corpus.sources import Item, list_items, load_item
 from deixis.corpus.work import answer_all, open_item
 from deixis.data.hdf5 import find_array, open_hdf5, read_array
@@ -210,6 +211,21 @@ def test_a_list_has_names_of_any_bytes(tmp_path: Path) -> None:
             assert load_item(item).size == (60, 40)
             assert item.caption == "a \ufffd dog"
     assert len(list(list_items([str(tmp_path / "list.txt")]))) == 1
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_parts_keep_names_of_any_bytes(format: Literal["jsonl", "parquet"], tmp_path: Path) -> None:
+    """A run that resumes finds the names that are done."""
+    parts = Parts(tmp_path / "parts", {"verb": "size"}, format)
+    names = [os.fsdecode(b"\xff\x1b[31m.png"), "plain.png", "\\udcff.png"]
+    parts.write([{"image": name, "caption": "a dog"} for name in names])
+    assert sorted(row["image"] for row in parts.rows()) == sorted(names)
+    assert all(name in parts.done() for name in names)
+
+
+def test_urls_of_files_keep_their_slashes() -> None:
+    urls = ("file:///tmp/a.tar", "s3://bucket/a.tar", "https://host/a.txt")
+    assert tuple(sources.as_source(Path(url)) for url in urls) == urls
 
 
 @pytest.mark.parametrize(

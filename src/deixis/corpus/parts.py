@@ -103,7 +103,9 @@ def _rows(path: Path) -> Iterator[Json]:
 
 def _images(path: Path) -> Iterator[str]:
     if path.suffix == ".parquet":
-        yield from _read(path, "image")
+        names = _read(path, "image")
+        escaped = any("\\udc" in name for name in names)  # a name that is not UTF-8 is whole in the result only
+        yield from (str(row["image"]) for row in _rows(path)) if escaped else names
     else:
         yield from (str(row["image"]) for row in _rows(path))
 
@@ -115,6 +117,11 @@ def _read(path: Path, column: str) -> list[str]:
     return values
 
 
+def _utf8(value: Any) -> str | None:
+    """Text for a column of strings; bytes of a name that are not UTF-8 become escapes."""
+    return None if value is None else encode_text(str(value)).decode()
+
+
 def _parquet(rows: Sequence[Json]) -> bytes:
     """Parquet with the columns image, caption, error and result (the row as JSON)."""
     try:
@@ -123,7 +130,7 @@ def _parquet(rows: Sequence[Json]) -> bytes:
     except ImportError:
         raise DeixisError("parquet parts need pyarrow: pip install 'deixis[formats]', or use --format jsonl.") from None
     columns: dict[str, list[Any]] = {
-        **{name: [row.get(name) for row in rows] for name in ("image", "caption", "error")},
+        **{name: [_utf8(row.get(name)) for row in rows] for name in ("image", "caption", "error")},
         "result": [json_text(row) for row in rows],
     }
     table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

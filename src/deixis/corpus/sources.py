@@ -33,7 +33,7 @@ CAPTIONS = (".txt", ".caption")
 MAX_TEXT = 2**16  # bytes of a name or a caption
 MAX_LINE = 2**20  # bytes of a line of a list file
 MAX_IMAGE = 2**28  # bytes of an image that is read as a whole: of a tar file, a parquet file or a URL
-MAX_GROUP = 2**31  # bytes of an image column in one row group of a parquet file
+MAX_GROUP = 2**30  # bytes of an image column in one row group of a parquet file
 IMAGE_COLUMNS = ("image", "bytes", "path", "file", "file_name", "url", "jpg", "png")
 ID_COLUMNS = ("id", "image_id", "key", "__key__")
 CAPTION_COLUMNS = ("caption", "text", "txt")
@@ -72,7 +72,9 @@ def in_shard(name: str, shard: tuple[int, int]) -> bool:
 
 def as_source(path: Path) -> str:
     """Return a path as a source; ``Path`` removes one of the two slashes of a URL."""
-    return re.sub(r"^([a-z][a-z0-9+.]+):/(?=[^/])", r"\1://", str(path))
+    return re.sub(
+        r"^([a-z][a-z0-9+.]+):/(?=[^/])", lambda found: f"{found[1]}://{'/' * (found[1] == 'file')}", str(path)
+    )
 
 
 def is_source(text: str) -> bool:

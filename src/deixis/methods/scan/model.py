@@ -246,7 +246,9 @@ class ScanGrounder:
             renamed = {"place": "attention"} if config["placing"]["place"] == "best" else {}  # as in version 0.1
             placing = from_dict(Placing, {**config["placing"], **renamed}, BOUNDS)
             curves = config.get("presence")  # older models have none
-            presence = curves and Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
+            presence = None
+            if curves is not None:
+                presence = Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
             name = str(config["name"])
             grounder = cls(network, vocabulary, config["extractor"], name, calibration, placing, presence)
             grounder.hash = folder_hash(folder)
