@@ -30,6 +30,7 @@ def gap_of_means(
     baseline: Sequence[Score],
     method: Sequence[Score],
     supervised: Sequence[Score],
+    *,
     n: int = 10_000,
     seed: int = 0,
 ) -> Gap:

@@ -105,7 +105,9 @@ def _boxes(samples: Sequence[Sample], classes: ObjectClasses) -> dict[str, Boxes
                 if name in number and phrase.entity is not None:
                     counts = words.setdefault(phrase.entity, np.zeros(len(number), np.float32))
                     counts[number[name]] += 1
-        boxes, rows, frames = [], [], []
+        boxes: list[npt.NDArray[np.float64]] = []
+        rows: list[npt.NDArray[np.float32]] = []
+        frames: list[npt.NDArray[np.integer]] = []
         for entity in sample.entities:
             if entity.id not in words or not len(entity.boxes):
                 continue
@@ -114,7 +116,7 @@ def _boxes(samples: Sequence[Sample], classes: ObjectClasses) -> dict[str, Boxes
             rows += [words[entity.id] / words[entity.id].sum()] * len(given)
             frames += [] if entity.frames is None else [entity.frames]
         if boxes:
-            joined = np.concatenate(frames) if frames else None
+            joined = np.concatenate(frames).astype(np.int64) if frames else None
             found[sample.image_id] = Boxes(np.concatenate(boxes), np.stack(rows), joined)
     return found
 

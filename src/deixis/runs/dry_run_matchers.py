@@ -35,8 +35,6 @@ REIR_SHAPES = Shapes("Flickr30k Entities, features of a Faster R-CNN", 29_783, 1
 CAPTION_WORDS, PHRASES, PHRASE_WORDS = 13, 3, 3  # of a caption of Flickr30k
 CATEGORIES = 88  # of relations (ReIR, Sec. 4.2)
 
-Batch = TypeVar("Batch", scan.Batch, reir.Batch)
-
 
 @dataclass(frozen=True)
 class MatcherDryRun:

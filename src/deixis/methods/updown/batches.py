@@ -104,7 +104,9 @@ def random_window(regions: Regions, cells: int, key: Tensor) -> Window | None:
         return None
     rows, columns = regions.grid.shape[:2]
     high, wide = min(cells, rows), min(cells, columns)
-    down, across = uniform(fold(key, 13), 2).tolist()
+    keyed = fold(key, 13)
+    assert keyed is not None
+    down, across = uniform(keyed, 2).tolist()
     top, left = int(down * (rows - high + 1)), int(across * (columns - wide + 1))
     x, y = regions.size[0] / columns, regions.size[1] / rows
     return top, left, cells, left * x, top * y, (left + wide) * x, (top + high) * y

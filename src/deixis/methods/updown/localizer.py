@@ -9,7 +9,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,11 +22,9 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
 from deixis.methods.updown.losses.cycle import CycleConfig, Localizer, localizer_input
 from deixis.methods.updown.model import Captioner
+from deixis.methods.updown.network import Decoder
 from deixis.model_folder import torch_network
 from deixis.types import AttentionTrace, Candidate, Regions
-
-if TYPE_CHECKING:
-    from deixis.methods.updown.network import Decoder
 
 FILE = "localizer.safetensors"
 
@@ -41,8 +38,8 @@ def save_localizer(localizer: Localizer, folder: Path) -> None:
 class LocalizedCaptioner:
     """A captioner whose attention to given sentences is that of its localizer."""
 
-    def __init__(self, captioner: Captioner, localizer: Localizer) -> None:
-        self.captioner, self.localizer = captioner, localizer.eval()
+    def __init__(self, captioner: Captioner, decoder: Decoder, localizer: Localizer) -> None:
+        self.captioner, self.decoder, self.localizer = captioner, decoder, localizer.eval()
 
     @classmethod
     def from_pretrained(cls, folder: Path) -> LocalizedCaptioner | None:
@@ -50,21 +47,23 @@ class LocalizedCaptioner:
         if not (folder / FILE).exists():
             return None
         captioner = Captioner.from_pretrained(folder, backend="torch")
+        decoder = torch_network(captioner.network)
+        assert isinstance(decoder, Decoder)
         try:
             with safe_open(folder / FILE, framework="pt") as file:
                 config = from_dict(CycleConfig, json.loads(file.metadata()["config"]), {})
-                localizer = Localizer(torch_network(captioner.network), config)
+                localizer = Localizer(decoder, config)
                 localizer.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise DeixisError(f"{folder / FILE} is damaged ({error}). Train the model again.") from None
-        return cls(captioner, localizer)
+        return cls(captioner, decoder, localizer)
 
     @torch.inference_mode()
     def force_decode(
         self, regions: Sequence[Regions], sentences: Sequence[Sequence[Sequence[str]]]
     ) -> list[list[Candidate]]:
         """Return given sentences as candidates with the localizer's attention to each word (Cyclical Eq. 6)."""
-        decoder: Decoder = torch_network(self.captioner.network)
+        decoder = self.decoder
         encoded = decoder.encode_regions(pad_regions(regions))
         words = pad_ragged([[self.captioner.vocabulary.encode(s) for s in each] for each in sentences], Vocabulary.pad)
         decoded = decoder(encoded, words[..., :-1])
