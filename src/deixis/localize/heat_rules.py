@@ -89,7 +89,7 @@ PROPOSAL_RULES = HeatRules(
 MATCHER_RULES = HeatRules(
     known=HeatRule(0.0, 0.5, 0.0, 0.4, 0.05),
     part=HeatRule(0.0, 0.1, 0.1, 0.6, 0.4),
-    other=HeatRule(0.0, 0.3, 0.0, 0.0, 0.4),
+    other=HeatRule(0.0, 0.6, 0.1, 0.0, 0.4),
     plural=HeatRule(0.0, 0.3, 0.1),
     scene=HeatRule(0.0, 0.3, 0.5, 0.0, 0.05),
 )

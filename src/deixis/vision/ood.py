@@ -21,7 +21,7 @@ from deixis.types import Regions
 
 COMPONENTS = 64
 TRAINING_IMAGES = 2000  # enough to estimate the components
-QUANTILE = 0.98  # share of validation photographs that are in distribution
+QUANTILE = 0.995  # share of validation photographs that are in distribution
 
 
 @dataclass(frozen=True, eq=False)
