@@ -12,13 +12,20 @@ import pytest
 from deixis import DeixisError, GroundedCaption, Grounding, HeatMap, Regions
 from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
-from deixis.evaluation.evaluate import attended_phrases, evaluate_captions, evaluate_grounder, grounded_phrases
+from deixis.evaluation.evaluate import (
+    attended_phrases,
+    evaluate_captions,
+    evaluate_grounder,
+    grounded_phrases,
+    runtime_mark,
+)
 from deixis.evaluation.files import write_evaluation
 from deixis.evaluation.split import SplitPhotos
 from deixis.language.parse import parser_name
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
 from deixis.localize.points import bicubic_maximum
+from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.bootstrap import paired_bootstrap
@@ -257,6 +264,13 @@ def test_scores_of_a_phrase_grounder(world: World) -> None:
     assert all(score.signature.endswith(f"|parser:{parser_name()}") for score in result.scores)
     assert scores["pointing"] == pytest.approx(scores["baseline_image_centre"])
     assert 0 <= scores["attention_accuracy"] < 1
+
+
+def test_signatures_name_torch_and_not_numpy(tmp_path: Path) -> None:
+    small_matcher().save_pretrained(tmp_path)
+    marks = [runtime_mark(ScanGrounder.from_pretrained(tmp_path, backend)) for backend in ("numpy", "torch")]
+    assert marks == [f"parser:{parser_name()}", f"parser:{parser_name()}|backend:torch"]
+    assert runtime_mark(Models(small_captioner())) == marks[1]
 
 
 def test_heat_maps_are_replaced_by_their_maximum(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
