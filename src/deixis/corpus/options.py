@@ -34,7 +34,7 @@ class EngineOptions:
 class CorpusOptions(EngineOptions):
     """Options of the verbs that write results in parts."""
 
-    parts: Path | None = None  # folder of results in parts, one row per image; needed by the options below
+    parts: Path | None = None  # folder of results in parts, one row per image; the other options here need it
     format: Literal["jsonl", "parquet"] = "jsonl"  # of the parts
     part_rows: int = 512  # rows of a part; a killed run repeats at most this many images per process
 

@@ -41,6 +41,10 @@ class PhraseGrounder(Protocol):
         """The extractor of its regions; None: it reads pixels."""
 
     @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of its box rules."""
+
+    @property
     def rerank_weights(self) -> RerankWeights | None:
         """Weights of its evidence for reranking captions; None: it cannot rerank."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
 from deixis.calibration import Calibration
 from deixis.errors import DeixisError
@@ -65,6 +65,11 @@ class ReirGrounder:
         self.calls: ReirCalls = network if isinstance(network, ArrayReir) else TorchReir(network.eval())
         self.extractor = RegionExtractor(extractor["description"], grid=grid, name=extractor["name"], maps=maps)
         self.calibration = calibration or Calibration()
+
+    @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of the rules that :meth:`ground` takes."""
+        return get_args(Place)
 
     @property
     def repools(self) -> bool:
