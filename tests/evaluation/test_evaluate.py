@@ -315,7 +315,7 @@ def test_a_matcher_is_also_scored_on_retrieval(world: World) -> None:
 
 def test_a_box_rule_that_a_grounder_does_not_have_is_an_error(world: World) -> None:
     matcher = small_matcher(world.captioner.vocabulary)
-    with pytest.raises(DeixisError, match="Its --place is attention or vote, not alpha"):
+    with pytest.raises(DeixisError, match="Its --place is attention or vote or heat, not alpha"):
         evaluate_grounder(matcher, world.reference(), world.photos, "alpha")
 
 
