@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
 from deixis.calibration import Calibration
 from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.descriptions import Description, describe
+from deixis.language.parse import Parse
 from deixis.language.queries import Query
 from deixis.language.tokenise import tokens
 from deixis.language.vocabulary import Vocabulary
@@ -66,6 +67,11 @@ class ReirGrounder:
         self.calibration = calibration or Calibration()
 
     @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of the rules that :meth:`ground` takes."""
+        return get_args(Place)
+
+    @property
     def repools(self) -> bool:
         """Whether moved boxes are pooled again: the network regresses boxes, and the extractor gives grids."""
         return self._refines and self.network.config.repool and (self.extractor.grid > 0 or self.extractor.maps)
@@ -116,7 +122,7 @@ class ReirGrounder:
             )
         return groundings
 
-    def evidence(self, photo: Regions, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(self, photo: Regions, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None) -> list[float]:
         """Return the expected coarse score of each text, as a phrase that stands alone."""
         (found,) = self.find([photo], [[alone(phrase.text) for phrase in phrases]])
         return [one.evidence for one in found]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-BLOCK = 2**18
-"""Similarities of regions and words that are in memory at once when all pairs are scored (1 MB, several times)."""
+BLOCK = 2**21
+"""Similarities of regions and words that are in memory at once when all pairs are scored (8 MB, several times)."""
 
 SENTENCES = 128
 """Sentences that are embedded together during inference."""
