@@ -128,8 +128,8 @@ def test_a_folder_becomes_a_file_that_is_gone_on_with(
         out.write_bytes(cut)
         assert cli.run(order) == 0
         assert_close(lines(out), records)  # last bits depend on the photographs that are computed together
-    assert "photographs are already captioned" in capsys.readouterr().err
     whole = out.read_bytes()
+    assert "photographs are already captioned" in capsys.readouterr().err
     assert cli.run(order) == 0  # nothing is left to do, and nothing is done
     assert out.read_bytes() == whole
 
