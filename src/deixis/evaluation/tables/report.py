@@ -46,7 +46,7 @@ def summarise(experiment: Experiment, table: Table, kept: Kept, resamples: int =
     for name, own in runs.items():
         if own:
             against = scores[table.baseline] if name != table.baseline else []
-            gaps = {}
+            gaps: Mapping[str, Gap] = {}
             if table.supervised and name not in (table.baseline, table.supervised):
                 gaps = _gaps(scores[table.baseline], scores[name], scores[table.supervised], names, resamples)
             compared = _compare(against, scores[name], names, resamples)
