@@ -209,7 +209,7 @@ def _completion(args: Sequence[str]) -> int:
     if len(args) != 1 or args[0] not in SHELLS:
         print(f"deixis --completion: a shell is missing. Give one of {', '.join(SHELLS)}.", file=sys.stderr)
         return 2
-    print(completion_script(args[0]), end="")
+    print(completion_script(args[0], VERBS, run), end="")
     return 0
 
 

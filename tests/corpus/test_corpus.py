@@ -167,7 +167,7 @@ def test_other_settings_and_other_files_are_refused(pictures: Path, tmp_path: Pa
     with pytest.raises(DeixisError, match="empty folder"):
         run(SizeWork(), [str(pictures)], pictures)
     with pytest.raises(UsageError, match="--parts"):
-        CorpusOptions(shard="1/2").given()
+        CorpusOptions(shard="1/2").check()
 
 
 def test_an_error_of_one_image_is_its_row(pictures: Path) -> None:

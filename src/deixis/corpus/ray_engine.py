@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from deixis.corpus.answers import answer_items, batched, pending_items
 from deixis.corpus.names import Names
 from deixis.corpus.options import EngineOptions
-from deixis.corpus.run import answer_items, batched, pending_items
 from deixis.corpus.sources import Item, parse_shard
 from deixis.corpus.work import Answer, Work
 from deixis.errors import DeixisError, requires_extra
