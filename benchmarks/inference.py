@@ -61,7 +61,7 @@ def run(tree: Tree, args: Sequence[str | Path], repeats: int) -> Used:
     found = []
     for _ in range(repeats):
         cache = Path(tempfile.mkdtemp(prefix="deixis-cache-"))
-        command = [tree.python, "-m", "deixis", *map(str, args)]
+        command = [tree.python, "-m", "deixis.cli", *map(str, args)]
         started = time.perf_counter()
         with open(os.devnull, "w") as null:
             process = subprocess.Popen(command, stdout=null, stderr=subprocess.PIPE, env=tree.environment(cache))
@@ -82,7 +82,7 @@ def serve(tree: Tree, photos: list[Path], clients: int) -> tuple[Used, list[floa
     """Ask for captions with several clients; the use of the server while it answers, and the times of the requests."""
     cache = Path(tempfile.mkdtemp(prefix="deixis-cache-"))
     models = ["--model" if part == "--grounder" else part for part in tree.models]
-    command = [tree.python, "-m", "deixis", "serve", *models, "--port", "0", "--json", "--quiet"]
+    command = [tree.python, "-m", "deixis.cli", "serve", *models, "--port", "0", "--json", "--quiet"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=tree.environment(cache))
     times: list[float] = []
     try:

@@ -148,19 +148,18 @@ def test_photographs_that_are_opened_are_captioned_when_the_user_stops(
     model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An interrupt during the extraction of the third photograph."""
-    extract, seen = RegionExtractor.extract, list[str]()
+    extract, seen = RegionExtractor.extract_batch, list[str]()
 
-    def interrupted(self: RegionExtractor, image: Any, boxes: Any = None, image_id: str = "") -> Any:
-        if boxes is None:  # a photograph, and not a blank image
-            if len(seen) == 2:
-                raise KeyboardInterrupt
-            seen.append(image_id)
-        return extract(self, image, boxes, image_id)
+    def interrupted(self: RegionExtractor, images: Any, image_ids: Any) -> Any:
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.extend(image_ids)
+        return extract(self, images, image_ids)
 
     out = tmp_path / "captions.jsonl"
     order = ["caption", str(photos), "--model", str(model), "--out", str(out)]
     with monkeypatch.context() as patched:
-        patched.setattr(RegionExtractor, "extract", interrupted)
+        patched.setattr(RegionExtractor, "extract_batch", interrupted)
         assert cli.run(order) == 130
     assert f"Stopped: {out} has 2 captions. The same command resumes." in capsys.readouterr().err
     assert [line["image"] for line in lines(out)] == seen

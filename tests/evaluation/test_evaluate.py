@@ -71,7 +71,7 @@ class CentreGrounder:
         box = (width / 4, height / 4, 3 * width / 4, 3 * height / 4)
         return [Grounding(p.text, box, 1.0, p.start, p.end) for query in queries for p in query.phrases]
 
-    def evidence(self, photo: Any, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(self, photo: Any, phrases: Sequence[Phrase], parses: Any = None) -> list[float]:
         return [1.0] * len(phrases)
 
     def caption_probability(self, evidence: float) -> None:

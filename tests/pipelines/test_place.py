@@ -16,7 +16,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.pipelines.caption import CaptionOptions, caption, finish
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
-from deixis.pipelines.place import default_place, place
+from deixis.pipelines.place import place, place_rule
 from deixis.types import AttentionTrace, Candidate
 from deixis.vision.extractor import RegionExtractor, named_extractor
 from small_models import noise, small_captioner, small_fusion, small_matcher
@@ -203,8 +203,8 @@ def test_a_template_keeps_its_own_boxes() -> None:
 
 def test_default_rule_is_the_grounder_else_that_of_the_captioner() -> None:
     captioner = small_captioner()
-    assert default_place(Models(captioner)) == captioner.generation.place == "attention"
-    assert default_place(Models(captioner, small_matcher())) == "grounder"
+    assert place_rule(Models(captioner), None) == captioner.generation.place == "attention"
+    assert place_rule(Models(captioner, small_matcher()), None) == "grounder"
 
 
 @pytest.mark.parametrize("option", ["grounder", "heat", "alpha", "threshold"])

@@ -71,7 +71,7 @@ def features(
     store's skipped.json; they are tried again only if their file has changed.
 
     For example: deixis features path/to/photos -o photos.store
-    deixis features --from path/to/gvd/flickr30k --layout gvd -o flickr30k.store
+    or: deixis features --from path/to/gvd/flickr30k --layout gvd -o flickr30k.store
 
     Args:
         directory: a data set (see deixis data check) or a folder of images, searched with its subfolders. Also a glob,

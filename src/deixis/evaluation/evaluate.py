@@ -30,7 +30,7 @@ from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream, re
 from deixis.pipelines.ground import check_place
 from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_grounder, load_models
 from deixis.pipelines.photo import Photo
-from deixis.pipelines.place import default_place
+from deixis.pipelines.place import place_rule
 from deixis.pipelines.results import CaptionResult
 from deixis.types import Grounding, HeatPlace, Phrase, Place
 
@@ -71,7 +71,7 @@ def evaluate_captions(
     results = dict(zip(ids, caption_stream((photos[image] for image in ids), models, options), strict=True))
     metrics = ["captions"]
     answers: Answers = {}
-    place = options.place or default_place(models)
+    place = place_rule(models, options.place)
     if reference.phrases or has_boxed_frames(reference):
         metrics += ["grounding", "errors", "hallucination"]
         if place in ("attention", "vote") and (models.captioner.describes_clips or not reference.video):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TypeVar
 
-from PIL import Image
-
 from deixis.clips import is_clip
 from deixis.errors import DeixisError
+from deixis.pipelines.caption import Measure
 from deixis.pipelines.clip import Clip, open_source
 from deixis.pipelines.photo import Photo
 from deixis.types import Json
@@ -29,15 +28,25 @@ def open_photos(
     extractor: RegionExtractor,
     processes: int,
     skipped: Callable[[str], None],
-    decoded: Mapping[str, Image.Image] | None = None,
+    measure: Measure = nullcontext,
 ) -> Iterator[Photo]:
     """Yield photographs with their regions, in order; files that cannot be read are reported and left out.
 
-    ``decoded`` has images that are already open, by path.
+    ``measure`` times the extraction, or in several processes the wait for it, as "regions".
     """
-    if processes == 1:
-        yield from _one_by_one(paths, extractor, skipped, decoded or {})
-        return
+    several = processes > 1
+    photos = _in_processes(paths, extractor, processes, skipped) if several else _one_by_one(paths, extractor, skipped)
+    while True:
+        with measure("regions"):
+            photo = next(photos, None)
+        if photo is None:
+            return
+        yield photo
+
+
+def _in_processes(
+    paths: Sequence[Path], extractor: RegionExtractor, processes: int, skipped: Callable[[str], None]
+) -> Iterator[Photo]:
     jobs = [clip_job(path, str(path)) if is_clip(path) else Job(str(path), (path,)) for path in paths]
     make = partial(_make, extractor.description, extractor.grid, str(extractor.device))
     with Workers(make, processes) as workers:
@@ -54,11 +63,9 @@ def _one_by_one(
     paths: Sequence[Path],
     extractor: RegionExtractor,
     skipped: Callable[[str], None],
-    decoded: Mapping[str, Image.Image],
 ) -> Iterator[Photo]:
     for path in paths:
-        image = decoded.get(str(path))
-        photo = Photo(str(path), open_image=image.copy) if image is not None else open_source(str(path))
+        photo = open_source(str(path))
         try:
             photo.regions(extractor)
         except DeixisError as error:

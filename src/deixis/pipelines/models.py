@@ -16,6 +16,7 @@ from deixis.model_folder import read_config, require_torch
 from deixis.types import Grounding, Phrase, RerankWeights
 
 if TYPE_CHECKING:
+    from deixis.language.parse import Parse
     from deixis.language.queries import Query
     from deixis.methods.updown.model import Captioner
     from deixis.vision.blank import BlankRegions
@@ -53,8 +54,8 @@ class PhraseGrounder(Protocol):
     def ground(self, photo: Any, queries: Sequence[Query], place: Any = None) -> list[Grounding]:
         """Return a grounding for every phrase of the queries; ``place`` overrides the box rule."""
 
-    def evidence(self, photo: Any, phrases: Sequence[Phrase]) -> list[float]:
-        """Return a match score of each text with the photograph."""
+    def evidence(self, photo: Any, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None) -> list[float]:
+        """Return a match score of each text with the photograph; ``parses`` are those of the texts, if known."""
 
     def phrase_probability(self, evidence: float) -> float:
         """Return the probability that a phrase with this evidence is present."""
@@ -137,11 +138,12 @@ def model_folder(given: str | Path) -> Path:
 
     A name of the package has precedence; a folder with the same name is given as ``./NAME``.
     """
-    names = model_names()
-    if str(given) in names:
-        return PACKAGE / given
+    name = str(given)
+    if Path(name).name == name and (PACKAGE / name / "weights.safetensors").is_file():
+        return PACKAGE / name
     if Path(given).is_dir():
         return Path(given)
+    names = model_names()
     if str(given) in (DEFAULT_CAPTIONER, DEFAULT_GROUNDER):
         raise DeixisError(
             f"the model {given} does not come with this version. Give --model the folder of a trained model "

@@ -81,7 +81,7 @@ class Photo:
     def regions(self, extractor: RegionExtractor) -> Regions:
         """Return the regions by this extractor."""
         if not self.has_regions(extractor):
-            self._regions[extractor.name] = extractor.extract(self.image, image_id=self.name)
+            extract_batch([self], extractor)
         return self._regions[extractor.name]
 
     def has_regions(self, extractor: RegionExtractor) -> bool:
@@ -120,6 +120,7 @@ def extract_batch(photos: Sequence[Photo], extractor: RegionExtractor) -> None:
     new = [photo for photo in photos if type(photo) is Photo and not photo.has_regions(extractor)]
     if len(new) > 1:
         new = [photo for photo in new if not photo.large]  # a large one is extracted alone, when its regions are needed
+    if new:
         found = extractor.extract_batch([photo.image for photo in new], [photo.name for photo in new])
         for photo, regions in zip(new, found, strict=True):
             photo._regions[extractor.name] = regions

@@ -21,7 +21,7 @@ from deixis.vision.frames import join_frames
 from deixis.vision.grid_extractor import VERSION as GRID_VERSION
 from deixis.vision.grid_extractor import GridExtractor, variant_of
 from deixis.vision.offline import offline
-from deixis.vision.pixels import Picture, as_array, as_rgb
+from deixis.vision.pixels import Picture, as_array
 from deixis.vision.proposals import Proposals, Proposer, TransformersDetector
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
@@ -155,14 +155,14 @@ class RegionExtractor:
             return self.extract_batch([image], [image_id])[0]
         if self.version2 is not None:
             return replace(self.version2.extract(image, boxes, image_id), extractor=self.name)
-        return self._pooled([as_rgb(image)], [geometry.as_boxes(boxes).astype(np.float32)], [None])[0]
+        return self._pooled([as_array(image)], [geometry.as_boxes(boxes).astype(np.float32)], [None])[0]
 
     def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
         """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
         if self.version2 is not None:
             return [replace(each, extractor=self.name) for each in self.version2.extract_batch(images, image_ids)]
-        given = [as_rgb(image) for image in images]
-        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
+        given = [as_array(image) for image in images]
+        found = propose_batch(self.proposer, given, image_ids)
         return self._pooled(given, [each.boxes for each in found], found)
 
     def _pooled(

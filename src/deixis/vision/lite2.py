@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
 
+from deixis.layers.arrays import linear, softmax
 from deixis.types import ByteGrid, Json
 from deixis.vision.classes import imagenet_classes
-from deixis.vision.networks import OnnxNetwork, read_compressed, softmax
+from deixis.vision.networks import OnnxNetwork, read_compressed
 from deixis.vision.pixels import Picture, resized, same_shape, scaled
 
 NAME = "efficientnet-lite2-int8"
@@ -30,6 +31,15 @@ CLASSIFIER, CLASSIFIER_SHA256 = (
 )
 LONG_SIDE = 576
 GRIDS = ("grid8", "grid16", "grid32")
+
+DESCRIPTION: Json = {
+    "name": NAME,
+    "long_side": LONG_SIDE,
+    "strides": [8, 16, 32],
+    "supervision": "classes: ImageNet-1k",
+    "weights_sha256": DESCRIBED_SHA256,
+    "classifier_sha256": CLASSIFIER_SHA256,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +56,7 @@ class Lite2:
     classes = imagenet_classes()
 
     def __init__(self) -> None:
-        self._network, (self._weight, self._bias) = _network(), _classifier()
+        self._network, self._weight, self._bias = _weights()
         self._scales = {name: json.loads(self._network.metadata[name]) for name in self._network.outputs}
 
     def maps(self, images: Sequence[Picture]) -> list[Maps]:
@@ -65,7 +75,7 @@ class Lite2:
 
     def classify(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         """ImageNet probabilities ``[N, 1000]`` of means ``[N, 1280]`` of the head."""
-        return softmax(means.astype(np.float32) @ self._weight.T + self._bias)
+        return softmax(linear(means.astype(np.float32), self._weight, self._bias))
 
     def classify_image(self, image: Picture, side: int) -> npt.NDArray[np.floating]:
         """ImageNet probabilities ``[1000]`` of a photograph, stretched to a square of about ``side`` pixels."""
@@ -74,18 +84,6 @@ class Lite2:
         scale, zero = self._scales["head"]
         mean = outputs[self._network.outputs.index("head")].mean((2, 3), dtype=np.float32)
         return self.classify(scale * (mean - zero))[0]
-
-    @staticmethod
-    def describe() -> Json:
-        """Name, input size, and the hashes of the weights."""
-        return {
-            "name": NAME,
-            "long_side": LONG_SIDE,
-            "strides": [8, 16, 32],
-            "supervision": "classes: ImageNet-1k",
-            "weights_sha256": DESCRIBED_SHA256,
-            "classifier_sha256": CLASSIFIER_SHA256,
-        }
 
 
 def input_size(width: int, height: int) -> tuple[int, int]:
@@ -106,11 +104,8 @@ def as_input(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 
 @cache
-def _network() -> OnnxNetwork:
-    return OnnxNetwork(read_compressed(NETWORK, NETWORK_SHA256))
-
-
-@cache
-def _classifier() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _weights() -> tuple[OnnxNetwork, npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return the network, and weight and bias of the classifier; read once in a process."""
     tensors = load(read_compressed(CLASSIFIER, CLASSIFIER_SHA256))
-    return tensors["weight"].astype(np.float32) * tensors["scale"][:, None], tensors["bias"]
+    weight = tensors["weight"].astype(np.float32) * tensors["scale"][:, None]
+    return OnnxNetwork(read_compressed(NETWORK, NETWORK_SHA256)), weight, tensors["bias"]

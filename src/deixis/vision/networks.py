@@ -16,7 +16,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from deixis.errors import DeixisError
@@ -125,9 +124,3 @@ def detect_model(name: str, sha256: str) -> Path:
     path = Path(spec.submodule_search_locations[0]) / "models" / name
     require_sha256(path, sha256, DETECT_MODELS)
     return path
-
-
-def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """Softmax over the last axis."""
-    shares = np.exp(logits - logits.max(-1, keepdims=True))
-    return shares / shares.sum(-1, keepdims=True)

@@ -103,6 +103,19 @@ def test_sentences_are_kept_and_the_oldest_forgotten(monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(arrays.read(sentences()).vectors, first.vectors, rtol=1e-5, atol=1e-6)
 
 
+def test_a_sentence_that_is_forgotten_for_another_of_the_same_call_is_still_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays, _ = both()
+    first, second = (1, 5, 6, 2), (1, 7, 8, 9, 2)
+    expected = arrays.read(Sentences([second, first], [(True,) * 5, (True,) * 4])).vectors
+    monkeypatch.setattr(inference, "KEPT", 40)  # one of the two
+    arrays, _ = both()  # the same weights, and nothing kept
+    arrays.read(Sentences([first], [(True,) * 4]))
+    found = arrays.read(Sentences([second, first], [(True,) * 5, (True,) * 4])).vectors
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_folder_is_read_without_torch(packed: bool, tmp_path: Path) -> None:
     """The same grounder from one file of weights, also from a packed one."""

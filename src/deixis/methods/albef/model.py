@@ -17,6 +17,7 @@ from deixis.calibration import UNKNOWN_SCORE, Calibration, Presence
 from deixis.errors import DeixisError
 from deixis.fields import fits, from_dict
 from deixis.files import MAX_SETTINGS, open_regular
+from deixis.language.parse import Parse
 from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.arrays import Array, softmax
@@ -171,7 +172,9 @@ class AlbefGrounder:
         word = phrase.head.lower()
         return "" if not self.words or not word or {word, phrase.lemma} & self.words else word
 
-    def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(
+        self, photo: EncodedPhoto, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None
+    ) -> list[float]:
         """Return the pair evidence of each text or, for a model that is not calibrated, its match probability."""
         if self.presence is not None:
             return self.pair_evidence(photo, phrases)

@@ -11,6 +11,7 @@ from deixis.calibration import Calibration
 from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.descriptions import Description, describe
+from deixis.language.parse import Parse
 from deixis.language.queries import Query
 from deixis.language.tokenise import tokens
 from deixis.language.vocabulary import Vocabulary
@@ -121,7 +122,7 @@ class ReirGrounder:
             )
         return groundings
 
-    def evidence(self, photo: Regions, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(self, photo: Regions, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None) -> list[float]:
         """Return the expected coarse score of each text, as a phrase that stands alone."""
         (found,) = self.find([photo], [[alone(phrase.text) for phrase in phrases]])
         return [one.evidence for one in found]

@@ -125,17 +125,16 @@ class ArrayScan:
 
     def read(self, sentences: Sentences) -> WordRows:
         """Embed the words of sentences (Eq. 2, 3); a sentence without counted words is scored by all of them."""
-        missing = sorted({one for one in sentences.ids if one not in self._kept}, key=len, reverse=True)
-        found: dict[tuple[int, ...], Array] = {}
+        found = {one: self._kept[one] for one in sentences.ids if one in self._kept}
+        missing = sorted({one for one in sentences.ids if one not in found}, key=len, reverse=True)
         for start in range(0, len(missing), SENTENCES):
             some = missing[start : start + SENTENCES]
             found |= dict(zip(some, self._states(some), strict=True))
         for one in dict.fromkeys(sentences.ids):
-            if one in found:
-                self._keep(one, found[one])
-            else:
-                found[one] = self._kept[one]
+            if one in self._kept:
                 self._kept.move_to_end(one)
+            else:
+                self._keep(one, found[one])
         counts = [marks if any(marks) else (True,) * len(marks) for marks in sentences.counts]
         return WordRows(
             np.concatenate([found[one] for one in sentences.ids]),

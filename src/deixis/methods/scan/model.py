@@ -180,12 +180,14 @@ class ScanGrounder:
         word = phrase.head.lower()
         return "" if not word or word in self.vocabulary or phrase.lemma in self.vocabulary else word
 
-    def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
-        """Return the match score of each text with the photograph (Eq. 6, 8).
+    def evidence(
+        self, photo: EncodedPhoto, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None
+    ) -> list[float]:
+        """Return the match score of each text with the photograph (Eq. 6, 8); texts without ``parses`` are parsed.
 
         A calibrated model adds the weighted log-probability that a detector found the head noun.
         """
-        words = self.calls.read(self.sentences(parse([phrase.text for phrase in phrases])))
+        words = self.calls.read(self.sentences(parses or parse([phrase.text for phrase in phrases])))
         scores = self.calls.scores(photo.encoded, words)
         if self.presence is not None:
             named = phrase_class_probabilities(phrases, photo.regions, self.extractor.is_detector, imagenet_classes())
