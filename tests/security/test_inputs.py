@@ -81,7 +81,7 @@ OPENED = {
     "vision/layouts/bottom_up.py": {"lmdb.open"},  # after require_regular
     "vision/layouts/records.py": {"zipfile.ZipFile", "tarfile.open"},  # bytes, and an open file
     "vision/layouts/plain.py": {"zipfile.ZipFile"},  # bytes
-    "vision/networks.py": {"Path('/proc/cpuinfo').read_text", "lzma.open"},  # of the system and of a package
+    "vision/networks.py": {"Path('/proc/cpuinfo').read_text", "lzma.open", "path.read_bytes"},  # after require_sha256
     "vision/proposals/lookup.py": {"zipfile.ZipFile", "np.load"},  # bytes
     "vision/store.py": {"np.memmap"},  # after require_regular
 }
