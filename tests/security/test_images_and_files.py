@@ -22,6 +22,7 @@ from deixis.files import exclusive, open_regular, write_atomic
 from deixis.images import image_format, image_size, load_image
 from deixis.pipelines.captions_file import CaptionsFile
 from deixis.study.match import match_predictions
+from small_models import assert_close
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
 
@@ -379,7 +380,6 @@ import os, signal, sys
 from deixis import cli
 from deixis.pipelines.captions_file import CaptionsFile
 from deixis.training import checkpoint
-from small_models import assert_close
 count = int(sys.argv[1])
 def counted(function, before):
     def call(*args, **kwargs):
