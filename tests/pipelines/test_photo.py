@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from deixis import DeixisError, cli
-from deixis.methods.albef.model import AlbefGrounder
+from deixis.methods.scan.model import ScanGrounder
 from deixis.pipelines import photo as photo_module
 from deixis.pipelines.api import CaptionPipeline, GroundPipeline
 from deixis.pipelines.caption import caption
@@ -42,7 +42,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(photo_module, "load_image", lambda *_, **__: 1)
     count(Image, "open", lambda *_, **__: 1)
     count(RegionExtractor, "extract_batch", lambda self, images, image_ids: len(images))
-    count(AlbefGrounder, "encode", lambda self, photos: len(photos))
+    count(ScanGrounder, "encode", lambda self, photos: len(photos))
     count(photo_module, "parse_words", lambda sentences, **_: len(sentences))
     return counted
 
@@ -55,7 +55,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     [
         ("caption", []),
         ("caption", ["--place", "attention"]),
-        ("caption", ["--place", "alpha"]),
+        ("caption", ["--place", "heat"]),
         ("ground", ["a dog", "a ball"]),
         ("ground", ["--caption", "a dog runs after a ball"]),
         ("check", ["a dog runs after a ball"]),
@@ -78,13 +78,13 @@ def test_several_photographs_are_encoded_in_one_pass(
     loaded_once: Models, calls: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[int] = []
-    encode = AlbefGrounder.encode
+    encode = ScanGrounder.encode
 
-    def recorded(self: AlbefGrounder, photos: Sequence[Any]) -> list[Any]:
+    def recorded(self: ScanGrounder, photos: Sequence[Any]) -> list[Any]:
         passes.append(len(photos))
         return encode(self, photos)
 
-    monkeypatch.setattr(AlbefGrounder, "encode", recorded)
+    monkeypatch.setattr(ScanGrounder, "encode", recorded)
     for seed in range(3):
         save_noise(tmp_path / f"{seed}.png", seed, (64, 48))
     assert cli.run(["caption", str(tmp_path), "--json", "--device", "cpu", "--quiet"]) == 0

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deixis.calibration import Calibration
+from deixis.calibration import Calibration, Presence
 from deixis.language.vocabulary import Vocabulary
-from deixis.methods.albef.model import MIN_PHRASE_WEIGHT, PAIR_WEIGHT, AlbefGrounder
-from deixis.methods.scan.model import COSINE_WEIGHT
+from deixis.methods.albef.model import MIN_PHRASE_WEIGHT, PAIR_WEIGHT
+from deixis.methods.scan.model import COSINE_WEIGHT, ScanGrounder
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.pipelines.caption import CaptionOptions, caption, reranks
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.rerank import MIN_PROB, SEEN_WEIGHT, match_scores, named_share, rank, rerank
 from deixis.types import AttentionTrace, Candidate, Phrase, RerankWeights
-from small_models import noise, small_captioner, small_matcher
+from small_models import noise, small_captioner, small_fusion, small_matcher
 
 VOCABULARY = Vocabulary.build([["a", "man", "dog", "red", "bike", "in", "front", "of", "the", "house", "runs"]] * 5, 1)
 GENERATION = GenerationConfig(beam=3, rerank_beam=5, max_words=6, length_power=0.7)
@@ -155,14 +155,17 @@ def test_a_grounder_with_another_extractor_does_not_rerank(shipped: Models) -> N
     assert models.extractor is captioner.extractor
 
 
-def test_a_fusion_model_reranks_if_it_is_calibrated(shipped: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    grounder = shipped.grounder
-    assert isinstance(grounder, AlbefGrounder)
+def test_a_fusion_model_reranks_if_it_is_calibrated() -> None:
+    grounder = small_fusion(["a dog"], "fusion")
+    grounder.presence = Presence(Calibration(), Calibration())
     assert grounder.rerank_weights == RerankWeights(PAIR_WEIGHT, MIN_PHRASE_WEIGHT)
-    assert reranks(shipped, CaptionOptions())
-    monkeypatch.setattr(grounder, "presence", None)
+    grounder.presence = None
     assert grounder.rerank_weights is None
-    assert not reranks(shipped, CaptionOptions())
+
+
+def test_the_shipped_grounder_reranks(shipped: Models) -> None:
+    assert isinstance(shipped.grounder, ScanGrounder)
+    assert reranks(shipped, CaptionOptions())
 
 
 def test_a_sentence_that_names_what_is_seen_ranks_higher() -> None:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.floating]
 
-COSINE_WEIGHT, MIN_PHRASE_WEIGHT = 2.0, 0.0
-"""Rerank weights of the mean cosine and of the weakest phrase; chosen on validation captions."""
+COSINE_WEIGHT = 6.0
+"""Rerank weight of the mean cosine, chosen on validation captions (``experiments/everyday/rerank.py``)."""
 
 NAME_WEIGHT, MIN_NAME_PROB = 0.03, 0.01
 """Weight of the log-probability of a phrase's head noun by a detector in the evidence, and its smallest value."""
@@ -113,9 +113,7 @@ class ScanGrounder:
     @property
     def rerank_weights(self) -> RerankWeights | None:
         """Weights for reranking; only a mean of cosines is comparable between sentences of different length."""
-        if self.network.config.aggregation != "mean":
-            return None
-        return RerankWeights(COSINE_WEIGHT, 0.0 if self.presence is None else MIN_PHRASE_WEIGHT)
+        return RerankWeights(COSINE_WEIGHT) if self.network.config.aggregation == "mean" else None
 
     def encode(self, regions: Sequence[Regions]) -> list[EncodedPhoto]:
         """Project the regions of several photographs in one pass."""
