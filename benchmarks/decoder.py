@@ -11,10 +11,13 @@ import argparse
 import subprocess
 import sys
 
+import numpy as np
 import torch
 from machine import gemm_rate, peak_memory, seconds
 
-from deixis.methods.updown.decode import GenerationConfig
+from deixis.layers.padded import RegionArrays
+from deixis.methods.updown.decode import GenerationConfig, beam_search
+from deixis.methods.updown.inference import ArrayDecoder
 from deixis.methods.updown.losses.cross_entropy import cross_entropy
 from deixis.methods.updown.losses.cycle import CycleConfig, Localizer, cycle
 from deixis.methods.updown.network import Decoder, DecoderConfig
@@ -92,14 +95,21 @@ def case(name: str, scale: int = 1) -> None:
     else:
         decoder = Decoder(DecoderConfig(**small)).eval()
         features, mask, _ = batch(100, 1, 1, 36, small["features"], small["vocabulary"])
-        config = GenerationConfig(max_words=16, min_words=16)  # every sentence takes all steps
+        config = GenerationConfig(max_words=16, min_words=16, beam=1)  # every sentence takes all steps
         work = flops(decoder.config, 100, 36, 100, 16, 1)
+
+        arrays = ArrayDecoder(decoder.config, {name: value.numpy() for name, value in decoder.state_dict().items()})
+        padded = RegionArrays(features.numpy(), mask.numpy(), np.zeros((100, 36, 4), np.float32), None)
 
         @torch.no_grad()
         def run() -> None:
-            greedy(decoder, decoder.encode(features, mask), config)
+            if name == "greedy":
+                greedy(decoder, decoder.encode(features, mask), config)
+            else:
+                beam_search(arrays, arrays.encode(padded), config)
 
         time, rate, title = seconds(run), gemm_rate(), "greedy, 100 images, 16 words"
+        title += "" if name == "greedy" else ", on NumPy"
     tell(title, time, work, rate, f"+{(peak_memory() - before) / 2**20:,.0f} MB")
 
 
@@ -108,7 +118,7 @@ def scaled(scale: int, **sizes: int) -> dict[str, int]:
     return {name: size // scale for name, size in sizes.items()}
 
 
-CASES = ("train-1-fp32", "train-1-bf16", "train-4-fp32", "train-4-bf16", "cyclical", "greedy")
+CASES = ("train-1-fp32", "train-1-bf16", "train-4-fp32", "train-4-bf16", "cyclical", "greedy", "greedy-numpy")
 
 
 def main() -> None:

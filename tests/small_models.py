@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
@@ -72,3 +73,21 @@ def small_fusion(texts: Sequence[str], name: str = "fusion", pixels: bool = True
     network.match.weight.data.normal_()
     extractor = None if pixels else named_extractor("tiny", "grid").to_json()
     return AlbefGrounder(network, pieces, extractor, name)
+
+
+def assert_close(found: object, expected: object, tolerance: float = 1e-5) -> None:
+    """Compare values read from JSON; numbers may differ by a share of their size, or by ``tolerance`` below 1."""
+    if isinstance(expected, dict):
+        assert isinstance(found, dict)
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert_close(found[name], expected[name], tolerance)
+    elif isinstance(expected, list):
+        assert isinstance(found, list)
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other, tolerance)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=tolerance, abs=tolerance)
+    else:
+        assert found == expected

@@ -14,6 +14,7 @@ import argparse
 import json
 import lzma
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def classifier(backbone: EfficientNetLite) -> bytes:
 
 def write(path: Path, content: bytes) -> None:
     """Write a compressed file and print its size."""
-    path.write_bytes(lzma.compress(content, preset=9))
+    path.write_bytes(zlib.compress(content, 9) if path.suffix == ".z" else lzma.compress(content, preset=9))
     print(f"{path}: {path.stat().st_size:,} bytes")
 
 

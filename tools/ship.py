@@ -1,12 +1,12 @@
 """Copy a trained model into the package, under a name for ``--model``.
 
-    python tools/ship.py RUN NAME [half|int8]
+    python tools/ship.py RUN NAME [half|int8] [EVALUATION ...]
 
-The run must have been evaluated (deixis eval RUN --data DIR --split test). The model card shows the test scores of
-that evaluation, and ``metrics.json`` keeps them with their signatures. By default, weights are stored in half
-precision, those of a fusion model as bytes (int8); ``experiments/flickr8k-entities/packing.txt`` shows the cost. A
-fusion model gets a shorter list of word pieces: those of the training captions and of ImageNet's class names, letters,
-and the most frequent ones of BERT.
+The run must have been evaluated (deixis eval RUN --data DIR --split test --out EVALUATION); without EVALUATION the
+folder RUN/eval-test is read. The model card shows the test scores of each evaluation, and ``metrics.json`` keeps them
+with their signatures. By default, weights are stored as bytes with a scale for each row (int8).
+``experiments/flickr8k-entities/packing.txt`` shows the cost. A fusion model gets a shorter list of word pieces: those
+of the training captions and of ImageNet's class names, letters, and the most frequent ones of BERT.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,8 +26,12 @@ from deixis.metrics.score import Score, load_scores
 from deixis.model_folder import Precision, pack_model, read_config
 from deixis.pipelines.models import KINDS, PACKAGE
 from deixis.training.log import best_epoch
+from deixis.training.seen import SEEN
 from deixis.types import Json
 from deixis.vision.backbone import imagenet_classes
+
+DATA = "- Data: "
+"""Start of the line of a run's card that names its training data."""
 
 LARGEST = 20_000_000  # bytes of one file
 PIECES = 16_000  # word pieces of a fusion model
@@ -66,24 +71,34 @@ HEADLINE = {
 }
 
 
-def ship(run: Path, name: str, precision: Precision | None = None) -> Path:
+@dataclass(frozen=True)
+class Test:
+    """Scores of a model on the test split of a data set."""
+
+    data: str
+    shown: dict[str, Score]  # on the card
+    all: dict[str, Score]
+
+
+def ship(run: Path, name: str, precision: Precision, evaluations: Sequence[Path]) -> Path:
     """Write the package's folder of the model; the folder."""
     config = read_config(run, *KINDS)
-    precision = precision or ("int8" if config["kind"] == "fusion" else "half")
     recipe = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
     metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
-    scores, about = load_scores(run / "eval-test" / "scores.json")
-    shown = {key: scores[key] for key in HEADLINE if key in scores}
-    metrics |= {
-        "data": about["data"],
-        "test": {key: {"value": score.value, "signature": score.signature} for key, score in shown.items()},
-    }
+    tests = []
+    for place in evaluations:
+        scores, about = load_scores(place / "scores.json")
+        tests.append(Test(about["data"], {key: scores[key] for key in HEADLINE if key in scores}, scores))
+    data = next(line for line in (run / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith(DATA))
+    metrics |= {"data": [test.data for test in tests], "test": merged(tests)}
     folder = PACKAGE / name
     shutil.rmtree(folder, ignore_errors=True)  # nothing of the model that had the name before stays behind
     extras = {
         "metrics.json": json.dumps(metrics, indent=1) + "\n",
-        "README.md": card(name, config, recipe, metrics, scores, precision),
+        "README.md": card(name, config, recipe, metrics, data.removeprefix(DATA), tests, precision),
     }
+    if (run / SEEN).exists():
+        extras[SEEN] = (run / SEEN).read_text(encoding="utf-8")
     with TemporaryDirectory() as place:
         source = run
         if config["kind"] == "fusion":
@@ -96,6 +111,16 @@ def ship(run: Path, name: str, precision: Precision | None = None) -> Path:
     return folder
 
 
+def merged(tests: Sequence[Test]) -> Json:
+    """Return the scores of all evaluations; with several, names end with their data set."""
+    several = len(tests) > 1
+    return {
+        f"{key} ({test.data})" if several else key: {"value": score.value, "signature": score.signature}
+        for test in tests
+        for key, score in test.shown.items()
+    }
+
+
 def shorten(run: Path, training: Dataset, folder: Path) -> None:
     """Write a fusion model again with fewer word pieces."""
     pointer = AlbefGrounder.from_pretrained(run, backend="torch")
@@ -105,26 +130,31 @@ def shorten(run: Path, training: Dataset, folder: Path) -> None:
 
 
 def card(
-    name: str, config: Json, recipe: Json, metrics: Json, scores: Mapping[str, Score], precision: Precision
+    name: str,
+    config: Json,
+    recipe: Json,
+    metrics: Json,
+    data: str,
+    tests: Sequence[Test],
+    precision: Precision,
 ) -> str:
     """Write the model card: data, supervision, licence, scores, known failures."""
-    eyes = (config["extractor"] or {}).get("description", {})
-    seen = {part: eyes[part].get("supervision", "unknown") for part in ("backbone", "proposals") if part in eyes}
-    looks = f"`{config['extractor']['name']}`" if eyes else "the photograph itself, without regions"
-    rows = "\n".join(f"| {key} | {scores[key].value:.3f} | {text} |" for key, text in HEADLINE.items() if key in scores)
+    extractor = (config["extractor"] or {}).get("description", {})
+    seen = {
+        key: part["supervision"] for key, part in extractor.items() if isinstance(part, dict) and "supervision" in part
+    }
+    looks = f"`{config['extractor']['name']}`" if extractor else "the photograph itself, without regions"
     alone = f"\n{ALONE}\n" if config["kind"] == "captioner" else ""
-    protocols = "\n".join(f"- {key}: `{scores[key].signature}`" for key in HEADLINE if key in scores)
     return f"""# {name}
 
 {PURPOSE[config["kind"]]}
 
 - Kind: {config["kind"]}; recipe `{recipe["name"]}` ({recipe["paper"]}), seed {recipe["seed"]}
-- Data: the photographs of Flickr30k Entities that are also in Flickr8k (7,455 for training, long side 320 pixels),
-  with five English captions each
+- Data: {data}
 - Supervision: {recipe["supervision"]}
 - Regions: {looks}{"".join(f"; {part}: {text}" for part, text in seen.items())}
 - Weights: on disk {PRECISIONS[precision]}; in single precision
-  once loaded; chosen at epoch {best_epoch(metrics)} on the validation split
+  once loaded; chosen at epoch {best_epoch(metrics)} on the validation splits
 
 ## Licence
 
@@ -133,24 +163,32 @@ their owners on Flickr and were published under these terms. The code has the Ap
 
 ## Scores
 
-On the test split (185 photographs with boxes), one model, one seed:
+On test splits, one model, one seed:
 
-| score | value | meaning |
-|---|---|---|
-{rows}
+{table(tests)}
 {alone}
 Protocols:
 
-{protocols}
-
+{"".join(f"- {test.data}, {key}: `{score.signature}`{chr(10)}" for test in tests for key, score in test.shown.items())}
 ## Known failures
 
-{failures(config["kind"], scores)}
+{failures(config["kind"], tests)}
 """
 
 
-def failures(kind: str, scores: Mapping[str, Score]) -> str:
-    """List known failures, with their frequency if the evaluation has it."""
+def table(tests: Sequence[Test]) -> str:
+    """Return the scores as a table with a column for each data set."""
+    keys = [key for key in HEADLINE if any(key in test.shown for test in tests)]
+    rows = ["| score | " + " | ".join(test.data for test in tests) + " | meaning |", "|---" * (len(tests) + 2) + "|"]
+    for key in keys:
+        values = [f"{test.shown[key].value:.3f}" if key in test.shown else "" for test in tests]
+        rows.append(f"| {key} | {' | '.join(values)} | {HEADLINE[key]} |")
+    return "\n".join(rows)
+
+
+def failures(kind: str, tests: Sequence[Test]) -> str:
+    """List known failures, with their frequency if the evaluation of the first data set has it."""
+    scores = tests[0].all
 
     def percent(key: str) -> str:
         return f"{scores[key].value:.0%}"
@@ -159,7 +197,7 @@ def failures(kind: str, scores: Mapping[str, Score]) -> str:
     if kind == "captioner" and {"CHAIRs", "wrong_partial"} <= set(scores):
         lines += [
             f"Hallucination: {percent('CHAIRs')} of the test captions name at least one object class that no reference "
-            "caption names. Frequent subjects of Flickr8k are overrepresented: dogs, children, sport.",
+            "caption names.",
             "Counts, colours and actions are often wrong. English only; one sentence of at most 20 words.",
             f"Wrong boxes of object words: {percent('wrong_partial')} are partial, "
             f"{percent('wrong_enlarged')} enlarged, {percent('wrong_deviated')} in another place.",
@@ -170,7 +208,7 @@ def failures(kind: str, scores: Mapping[str, Score]) -> str:
             f"{percent('pointing')} a point inside the object."
         )
     lines += [
-        "For images unlike everyday photographs of people and animals (screenshots, drawings, blank images, medical or "
+        "For images unlike everyday photographs (screenshots, drawings, blank images, medical or "
         "aerial images) the output is unreliable. Its confidence is usually lower, but not always low enough.",
         "Training captions contain guesses about gender, age and origin, and so does the output. Do not use the model "
         "to identify people.",
@@ -179,10 +217,12 @@ def failures(kind: str, scores: Mapping[str, Score]) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4) or not set(sys.argv[3:]) <= set(PRECISIONS):
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
+    run, name, *rest = sys.argv[1:]
+    precision: Precision = rest.pop(0) if rest and rest[0] in PRECISIONS else "int8"  # type: ignore[assignment]
     try:
-        written = ship(Path(sys.argv[1]), sys.argv[2], *sys.argv[3:])
+        written = ship(Path(run), name, precision, [Path(each) for each in rest] or [Path(run) / "eval-test"])
     except DeixisError as error:
         sys.exit(str(error))
     for file in sorted(written.iterdir()):

@@ -31,7 +31,7 @@ from torch.nn import functional as F
 
 from deixis.language import tagger as network
 from deixis.language.descriptions import describe
-from deixis.language.parse import Parse, build_parse, inputs_of_text, inputs_of_words
+from deixis.language.parse import Parse, build_parse, inputs_of_text
 from deixis.language.queries import visible_phrases
 from deixis.language.spacy_parse import spacy_parse, spacy_parse_words
 from deixis.language.tagger import BEGIN, DILATIONS, INSIDE, OUTSIDE, REACH, Tagger
@@ -106,7 +106,8 @@ def read_parses(file: Path) -> list[Example]:
         for line in lines:
             text, *fields, chunks = json.loads(line)
             parsed = Parse(*map(tuple, fields), tuple(map(tuple, chunks)))
-            words, kept = inputs_of_words(parsed.tokens) if text is None else inputs_of_text(text)
+            given = list(parsed.tokens), list(range(len(parsed)))
+            words, kept = given if text is None else inputs_of_text(text)
             if len(parsed):
                 found.append(Example(words, kept, parsed))
     return found

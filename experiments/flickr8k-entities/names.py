@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 import tyro
 
+from deixis.methods.reir.config import ReirConfig
 from deixis.methods.reir.model import ReirGrounder
-from deixis.methods.reir.network import ReirConfig
 from deixis.methods.reir.train import Validation
 from deixis.training.data import TrainingData
 from deixis.vision.store import FeatureStore
@@ -47,7 +47,7 @@ def main(
     split = TrainingData.from_folder(data, FeatureStore(store), "val", "val")
     validation = Validation(replace(split, training=[], validation=split.validation[:limit]))
     for run in runs:
-        grounder = ReirGrounder.from_pretrained(run)
+        grounder = ReirGrounder.from_pretrained(run, backend="torch")
         for name, config in variants(grounder.network.config).items():
             grounder.network.config = config
             scores = ", ".join(f"{score} {value:.3f}" for score, value in validation.scores(grounder).items())

@@ -63,7 +63,7 @@ def main(
     split = TrainingData.from_folder(data, FeatureStore(store), "val", "val")
     validation = Validation(replace(split, training=[], validation=split.validation[:limit]))
     for run in runs:
-        grounder = ReirGrounder.from_pretrained(run)
+        grounder = ReirGrounder.from_pretrained(run, backend="torch")
         for name, change in VARIANTS.items():
             hook = grounder.network.register_forward_hook(lambda network, args, matched, change=change: change(matched))
             scores = validation.scores(grounder)

@@ -2,8 +2,9 @@
 
     python experiments/scale/rows.py --rows 100000 --engine ray --actors 2 --folder /tmp/rows > rows-ray.txt
 
-The work is the mean colour of an image, so that the figures are those of listing, decoding, engine and parts. A line
-has the rows so far, the seconds since the first part, and the resident memory of the driver and of each actor.
+The work is the mean colour of an image, so that the figures are those of listing, decoding, engine and parts, or with
+``--work network`` a network of two layers. A line has the rows so far, the seconds since the first part, and the
+resident memory of the driver and of each actor.
 """
 
 from __future__ import annotations
@@ -57,6 +58,33 @@ class MeanColour:
         return answer
 
 
+@dataclass(frozen=True)
+class TinyNetwork:
+    """Class of each image by a small convolutional network with random weights."""
+
+    def about(self) -> Json:
+        """Settings that decide the result."""
+        return {"verb": "tiny network"}
+
+    def load(self) -> Answer:
+        """Return the function that answers a batch."""
+        import torch
+        from torch import nn
+
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 10))
+
+        def answer(photos: Sequence[Photo], items: Sequence[Item]) -> list[Json]:
+            about = {"pid": os.getpid(), "memory": memory()}
+            pixels = torch.from_numpy(np.stack([np.asarray(photo.image) for photo in photos])).permute(0, 3, 1, 2)
+            with torch.inference_mode():
+                classes = network(pixels.float() / 255).argmax(1).tolist()
+            return [{"image": item.image, "class": k, **about} for item, k in zip(items, classes, strict=True)]
+
+        return answer
+
+
 def make_shards(folder: Path, rows: int) -> None:
     """Write tar shards of noise images."""
     random = np.random.default_rng(0)
@@ -78,21 +106,24 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--engine", choices=["local", "ray"], default="local")
     parser.add_argument("--actors", type=int, default=1)
+    parser.add_argument("--work", choices=["colour", "network"], default="colour")
     parser.add_argument("--folder", type=Path, required=True)
     given = parser.parse_args()
     images = given.folder / f"images-{given.rows}"
     if not images.exists():
         images.mkdir(parents=True)
         make_shards(images, given.rows)
-    parts = given.folder / f"{given.engine}-{given.actors}"
+    work = MeanColour() if given.work == "colour" else TinyNetwork()
+    parts = given.folder / f"{given.work}-{given.engine}-{given.actors}"
     options = CorpusOptions(parts=parts, engine=given.engine, actors=given.actors, batch=64, part_rows=5_000)
-    print(f"# rows={given.rows} engine={given.engine} actors={given.actors} load={os.getloadavg()[0]:.0f}")
+    load = f"load={os.getloadavg()[0]:.0f}"
+    print(f"# work={given.work} rows={given.rows} engine={given.engine} actors={given.actors} {load}")
     print("rows\tseconds\tdriver CPU s\tdriver MB\tactors MB", flush=True)
     seen: set[Path] = set()
     started = None
-    for done in run_corpus(MeanColour(), [f"{images}/*.tar"], options):
+    for done in run_corpus(work, [f"{images}/*.tar"], options):
         started = started or time.monotonic()
-        output = Parts(parts, MeanColour().about())
+        output = Parts(parts, work.about())
         new = sorted(set(output.files()) - seen)
         seen |= set(new)
         latest = {row["pid"]: row["memory"] for row in output.rows(new) if row["pid"] != os.getpid()}

@@ -26,10 +26,14 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Presence:
-    """Calibration of pair scores: probability that a phrase, or a whole caption, belongs to the photograph."""
+    """Calibration of evidence: probability that a phrase, or a whole caption, belongs to the photograph."""
 
     phrase: Calibration
     caption: Calibration
+
+
+UNKNOWN_SCORE = 0.1
+"""Greatest score of a phrase whose head word is in no training caption; its evidence means nothing."""
 
 
 def fit(present: npt.ArrayLike, absent: npt.ArrayLike, steps: int = 50) -> Calibration:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
+import inspect
 import io
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -21,6 +23,7 @@ from pathlib import Path
 
 from deixis import __version__
 from deixis.errors import DeixisError, UsageError, display_name, safe_text
+from deixis.threads import configure
 
 # verb -> (module under deixis.commands, function, one line of help)
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -46,7 +49,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "cache clear": ("cache", "clear", "delete cached parses, text vectors and pictures"),
     "models": ("models", "models", "list the models on this machine with their supervision and scores"),
     "doctor": ("doctor", "doctor", "check the installation"),
-    "demo": ("demo", "demo", "caption three example photographs; write pictures and a page"),
+    "demo": ("demo", "demo", "caption six example photographs; write pictures and a page"),
 }
 
 DEBUG = "--debug"
@@ -110,8 +113,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no failure
+    args = sys.argv[1:] if argv is None else argv
+    configure(args)
     try:
-        code = run(sys.argv[1:] if argv is None else argv)
+        code = run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the pipe has closed it, as in `deixis ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail
@@ -147,7 +152,10 @@ def run(args: Sequence[str]) -> int:
 
         # the help shows an optional value as PATH, not as {None}|PATH
         config = (tyro.conf.DisallowNone,)
-        return int(tyro.cli(getattr(commands, function), prog=f"deixis {verb}", args=rest, config=config) or 0)
+        call = getattr(commands, function)
+        # tyro would begin a new line of the help where the text of an argument has one
+        call.__doc__ = re.sub(r"\n {8,}", " ", inspect.cleandoc(call.__doc__ or ""))
+        return int(tyro.cli(call, prog=f"deixis {verb}", args=rest, config=config) or 0)
     except DeixisError as error:
         print(safe_text(f"deixis {verb}: {error}"), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
@@ -201,13 +209,13 @@ def _completion(args: Sequence[str]) -> int:
     if len(args) != 1 or args[0] not in SHELLS:
         print(f"deixis --completion: a shell is missing. Give one of {', '.join(SHELLS)}.", file=sys.stderr)
         return 2
-    print(completion_script(args[0]), end="")
+    print(completion_script(args[0], VERBS, run), end="")
     return 0
 
 
 def _unknown(args: Sequence[str]) -> int:
     group = [verb for verb in VERBS if verb.startswith(f"{args[0]} ")]
-    if group and len(args) == 1:
+    if group and args[1:] in ([], ["-h"], ["--help"]):
         print(f"deixis {args[0]}: the verb is incomplete. Use one of: {', '.join(group)}.", file=sys.stderr)
         return 2
     given = " ".join(args[: 2 if group else 1])

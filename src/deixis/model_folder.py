@@ -175,9 +175,10 @@ def load_arrays(
     import numpy as np
 
     path = Path(folder) / "weights.safetensors"
-    names = {name: _renamed(name, renamed or {}) for name in _stored_shapes(path) if name not in ignored}
     stored_shapes = _stored_shapes(path)
-    _require_shapes(shapes, {names[name]: stored_shapes[name] for name in names})
+    kept = [name for name in stored_shapes if name not in ignored]
+    names = {name: _renamed(name, renamed) if renamed else name for name in kept}
+    _require_shapes(shapes, {names[name]: stored_shapes[name] for name in kept})
     stored = _load_numpy(path)
     arrays: dict[str, npt.NDArray[np.float32]] = {}
     for name, current in names.items():
@@ -255,8 +256,8 @@ def load_vocabulary(folder: str | Path, size: int) -> Vocabulary:
     """Read the vocabulary of a model whose network has ``size`` words."""
     path = Path(folder) / "vocabulary.json"
     vocabulary = Vocabulary.load(path)
-    if len(vocabulary) != size:
-        raise DeixisError(f"{path} has {len(vocabulary):,} words, and the model has {size:,}. Restore the file.")
+    if len(vocabulary.words) != size:
+        raise DeixisError(f"{path} has {len(vocabulary.words):,} words, and the model has {size:,}. Restore the file.")
     return vocabulary
 
 

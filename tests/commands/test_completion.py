@@ -13,7 +13,7 @@ from deixis.commands.completion import completion_script, verb_options
 
 @pytest.fixture(scope="module")
 def script() -> str:
-    return completion_script("bash")
+    return completion_script("bash", cli.VERBS, cli.run)
 
 
 def completed(script: str, *words: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_bash_completes(script: str, words: list[str], offered: list[str]) -> No
 
 
 def test_every_shell_is_told_of_every_verb(script: str) -> None:
-    fish, zsh = completion_script("fish"), completion_script("zsh")
+    fish, zsh = (completion_script(shell, cli.VERBS, cli.run) for shell in ("fish", "zsh"))
     assert "bashcompinit" in zsh
     assert zsh.endswith(script.split("\n", 1)[1])
     for verb in cli.VERBS:
@@ -57,7 +57,7 @@ def test_every_shell_is_told_of_every_verb(script: str) -> None:
 
 @pytest.mark.parametrize("verb", sorted(cli.VERBS))
 def test_a_verb_has_the_options_that_its_help_lists(verb: str) -> None:
-    assert "--help" in verb_options(verb) or verb == "train"
+    assert "--help" in verb_options(verb, cli.run) or verb == "train"
 
 
 def test_the_option_wants_a_shell_it_knows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
@@ -78,12 +77,8 @@ def test_sigterm_interrupts_like_ctrl_c() -> None:
 
 def test_the_clock_counts_each_part() -> None:
     clock = Clock()
-
-    def items() -> Iterator[int]:
-        yield from (1, 2)
-
-    with clock.measure("load"):
-        assert list(clock.each("regions", items())) == [1, 2]
+    with clock.measure("load"), clock.measure("regions"):
+        pass
     assert list(clock.parts) == ["regions", "load"]
     assert clock.parts["load"][0] >= clock.parts["regions"][0]
 

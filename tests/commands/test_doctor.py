@@ -23,7 +23,9 @@ def test_here_everything_that_captioning_needs_is_there(capsys: pytest.CaptureFi
     found = findings(capsys)
     assert all(record["ok"] for record in found.values() if record["needed"])
     assert f"--device auto is {choose()}" in str(found["device"]["text"])
-    assert {"torch", "train", "backbone weights", "deixis-8k", "disk", "Java", "text weights"} <= set(found)
+    assert {"torch", "train", "backbone", "backbone of version 1", "deixis-8k", "disk", "Java", "text weights"} <= set(
+        found
+    )
 
 
 def test_a_missing_captioner_is_an_error_and_a_missing_extra_is_not(

@@ -93,7 +93,7 @@ def import_scan(tmp_path: Path, store: Path, weights: Path, vocabulary: Path) ->
     out = tmp_path / "model"
     args = ["import", "scan", str(weights), "--vocabulary", str(vocabulary), "--features", str(store)]
     assert run([*args, "-o", str(out)]) == 0
-    return ScanGrounder.from_pretrained(out)
+    return ScanGrounder.from_pretrained(out, backend="torch")
 
 
 @pytest.mark.parametrize("choices", [{}, {"legacy": True}, {"weight_norm": True}, {"agg_func": "LogSumExp"}])
@@ -159,7 +159,7 @@ def import_updown(tmp_path: Path, store: Path, weights: Path, vocabulary: Path) 
 @pytest.mark.parametrize("unknown", [True, False])
 def test_updown_writes_the_published_sentences(tmp_path: Path, store: Path, unknown: bool) -> None:
     assert import_updown(tmp_path, store, *write_updown(tmp_path, unknown=unknown)) == 0
-    captioner = Captioner.from_pretrained(tmp_path / "captioner")
+    captioner = Captioner.from_pretrained(tmp_path / "captioner", backend="torch")
     values = golden("updown.npz")
     encoded = captioner.network.encode(values["att"], torch.ones(values["att"].shape[:2]).bool(), values["fc"])
     with torch.no_grad():

@@ -40,7 +40,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
     cv2.setNumThreads(threads[1])
 
 
-@pytest.mark.parametrize("case", ["train-4-bf16", "cyclical", "greedy"])
+@pytest.mark.parametrize("case", ["train-4-bf16", "cyclical", "greedy", "greedy-numpy"])
 def test_decoder(case: str, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     load("decoder").case(case, scale=64)
     assert "GFLOP" in capsys.readouterr().out

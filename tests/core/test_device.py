@@ -21,7 +21,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.language.wordpiece import WordPieces
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.albef.network import AlbefConfig, AlbefNet
-from deixis.methods.reir import phrases
+from deixis.methods.reir import names, phrases
 from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.scan.model import Placing, ScanGrounder
@@ -190,10 +190,11 @@ def meanings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         rows = [np.random.default_rng(list(text.encode())).standard_normal(phrases.WIDTH) for text in texts]
         return np.array(rows, dtype=np.float32)
 
-    phrases._table.cache_clear()
-    monkeypatch.setattr(phrases, "text_vectors", vectors)
+    names._table.cache_clear()
+    for module in (names, phrases):
+        monkeypatch.setattr(module, "text_vectors", vectors)
     yield
-    phrases._table.cache_clear()
+    names._table.cache_clear()
 
 
 # Models elsewhere ---------------------------------------------------------------------------------------------------
@@ -295,12 +296,13 @@ def test_models_are_loaded_to_the_device_that_is_asked_for(tmp_path: Path, monke
     asked: list[str] = []
     monkeypatch.setattr(device, "choose", lambda name="auto": asked.append(name) or ELSEWHERE)
     with OtherDevice():
-        captioner, grounder = load_captioner(tmp_path / "captioner", "cuda:1"), load_grounder(tmp_path / "scan")
+        captioner = load_captioner(tmp_path / "captioner", "cuda:1")
+        grounder = load_grounder(tmp_path / "scan", "cuda:2")
         assert isinstance(load_model(tmp_path / "scan", "mps"), ScanGrounder)
         assert device.device_of(captioner.network) == captioner.extractor.device == ELSEWHERE
         assert isinstance(grounder, ScanGrounder)
         assert device.device_of(grounder.network) == grounder.extractor.device == ELSEWHERE
-    assert asked == ["cuda:1", "auto", "mps"]
+    assert asked == ["cuda:1", "cuda:2", "mps"]
 
 
 def test_training_computes_on_the_device_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from corpus_works import SizeWork
 from deixis import DeixisError
-from deixis.corpus.options import CorpusOptions
+from deixis.corpus.options import CorpusOptions, EngineOptions
 from deixis.corpus.parts import Parts
+from deixis.corpus.ray_engine import Actor, _check_gpus
 from deixis.corpus.run import run_corpus
 from deixis.corpus.sources import Item, as_source, list_items, load_item, parse_shard
 from deixis.corpus.work import CaptionWork, answer_all, open_item
@@ -166,7 +167,7 @@ def test_other_settings_and_other_files_are_refused(pictures: Path, tmp_path: Pa
     with pytest.raises(DeixisError, match="empty folder"):
         run(SizeWork(), [str(pictures)], pictures)
     with pytest.raises(UsageError, match="--parts"):
-        CorpusOptions(shard="1/2").given()
+        CorpusOptions(shard="1/2").check()
 
 
 def test_an_error_of_one_image_is_its_row(pictures: Path) -> None:
@@ -181,3 +182,18 @@ def test_an_error_of_one_image_is_its_row(pictures: Path) -> None:
     failed = {Path(str(row["image"])).name: str(row["error"]) for row in rows if "error" in row}
     assert set(failed) == {"05.png", "bad.png"}
     assert "no words" in failed["05.png"]
+
+
+def test_actors_see_the_gpus_that_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    Actor(SizeWork(), 1, 0.5)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+    Actor(SizeWork(), 1, 0)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    _check_gpus(1, EngineOptions(engine="ray", actors=2, actor_gpus=0.5))
+    for options in (
+        EngineOptions(engine="ray", actors=3, actor_gpus=0.5),
+        EngineOptions(engine="ray", address="auto", actor_gpus=2),
+    ):
+        with pytest.raises(DeixisError, match="need more GPUs"):  # Ray would wait without end
+            _check_gpus(1, options)

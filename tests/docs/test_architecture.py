@@ -56,8 +56,36 @@ def test_a_part_imports_what_it_may(part: str) -> None:
     assert used <= may, f"{part} imports {sorted(used)}, and the table says {sorted(may)}"
 
 
-SHARED = {"console", "corpus", "training_progress"}
-"""The modules that commands share."""
+def modules() -> dict[str, Path]:
+    """Name of each module of the package -> its file."""
+    files = {file: file.relative_to(PACKAGE.parent).with_suffix("").parts for file in PACKAGE.rglob("*.py")}
+    return {".".join(parts).removesuffix(".__init__"): file for file, parts in files.items()}
+
+
+def module_imports(file: Path, known: dict[str, Path]) -> set[str]:
+    """The modules that a file imports: at its top, inside a function, or for types only."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            within = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else str(node.module) for name in within}
+    return found & known.keys() - {"deixis"}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Also no import that is hidden in a function, or for types only."""
+    known = modules()
+    left = {name: module_imports(file, known) - {name} for name, file in known.items()}
+    while free := [name for name, used in left.items() if not used & left.keys()]:
+        for name in free:  # its imports are free of cycles
+            del left[name]
+    assert left == {}
+
+
+SHARED = {"caption_files", "console", "corpus", "training_progress"}
+"""Modules of the commands that are no verbs."""
 
 
 def test_commands_do_not_import_each_other() -> None:

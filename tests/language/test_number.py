@@ -2,7 +2,6 @@
 
 import pytest
 
-from deixis.language.number import is_plural
 from deixis.language.parse import parse
 
 ONE = [
@@ -17,11 +16,11 @@ MORE = [
 
 @pytest.mark.parametrize(("texts", "expected"), [(ONE, False), (MORE, True)])
 def test_one_or_several(texts: list[str], expected: bool) -> None:
-    found = {text: is_plural(grammar) for text, grammar in zip(texts, parse(texts), strict=True)}
+    found = {text: grammar.is_plural(0, len(grammar)) for text, grammar in zip(texts, parse(texts), strict=True)}
     assert found == dict.fromkeys(texts, expected)
 
 
 def test_part_of_a_sentence() -> None:
     (grammar,) = parse(["Two men chase a dog."])
-    assert is_plural(grammar, 0, 2)
-    assert not is_plural(grammar, 3, 5)
+    assert grammar.is_plural(0, 2)
+    assert not grammar.is_plural(3, 5)

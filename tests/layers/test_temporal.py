@@ -67,3 +67,25 @@ def test_padding_of_clips():
 def test_an_empty_segment_is_refused():
     with pytest.raises(ValueError, match="is empty"):
         clip(segment=(0.0, 1.0, 0.5, 0.5))
+
+
+def test_random_keys_make_dropout_independent_of_the_other_clips():
+    torch.manual_seed(0)
+    encoder = TemporalEncoder(4, 6, steps=5, dropout=0.5).train()
+    encoder.norm.eval()  # statistics of the batch would connect the clips
+    rows, segment = torch.rand(3, 5, 4), torch.tensor([[0.0, 1.0, 0.0, 1.0]]).repeat(3, 1)
+    lengths, keys = torch.tensor([5, 5, 5]), torch.tensor([11, 12, 13])
+    encoded, _, vector = encoder(rows, lengths, segment, keys)
+    alone, _, own = encoder(rows[1:2], lengths[1:2], segment[1:2], keys[1:2])
+    torch.testing.assert_close(encoded[1:2], alone)
+    torch.testing.assert_close(vector[1:2], own)
+    other = encoder(rows[1:2], lengths[1:2], segment[1:2], keys[:1])[0]
+    assert not torch.allclose(alone, other)
+
+
+def test_layers_of_the_gru_one_by_one_are_the_gru(monkeypatch):
+    encoder = TemporalEncoder(4, 6, steps=5, dropout=0.0).train()
+    encoder.gru.dropout = 0.0
+    monkeypatch.setattr("deixis.layers.temporal.BETWEEN_LAYERS", 0.0)
+    hidden = torch.rand(2, 5, 6)
+    torch.testing.assert_close(encoder._encode(hidden, torch.tensor([1, 2])), encoder.gru(hidden)[0])

@@ -10,6 +10,7 @@ import pytest
 from deixis.localize.heat import heat_inside
 from deixis.localize.heat_rules import (
     DETECTOR_RULES,
+    MIN_ATTENTION,
     MIN_PROBABILITY,
     PROPOSAL_RULES,
     HeatRule,
@@ -141,3 +142,13 @@ def test_the_plural_of_a_part_is_one_part() -> None:
     probs = np.array([[0.0, 0.5, 0.5]])
     found = boxes_by_heat(MAP[None], boxes, probs, [phrase("shoe", plural=True)], detector=True)
     assert found.tolist() == [list(HOT)]
+
+
+def test_attention_to_the_region_itself_by_hand() -> None:
+    boxes = regions(WHOLE, HOT, PAIR)
+    rule = HeatRule(floor=0.0, area_power=0.0, score_power=0.0, attention_power=0.5)
+    attention = np.array([[0.04, 0.64, 0.0]])
+    expected = [[3.0 * 0.2, 1.9 * 0.8, 2.8 * MIN_ATTENTION**0.5]]
+    np.testing.assert_allclose(rule.scores(MAP[None], boxes, None, attention), expected, rtol=1e-6)
+    assert rule.select(MAP[None], boxes) == [0]  # without attention: heat alone
+    assert rule.select(MAP[None], boxes, None, attention) == [1]

@@ -20,6 +20,7 @@ from deixis.pipelines.photo import Photo
 from deixis.pipelines.results import CaptionResult, Warning
 from deixis.pipelines.second_look import SecondLook
 from deixis.types import AttentionTrace, Candidate, GroundedCaption
+from deixis.vision.ood import OodDetector
 from small_models import noise, save_noise, small_captioner
 
 TRACE = AttentionTrace(np.zeros((2, 1, 1), np.float32), np.ones((2, 1), bool), np.zeros((1, 4)), (60, 40))
@@ -71,10 +72,17 @@ def test_no_warning_where_the_subject_was_found() -> None:
     assert subject_warnings(SecondLook(CANDIDATE)) == []
 
 
+def out_of_distribution() -> Models:
+    """A captioner for which every photograph is out of distribution."""
+    captioner = small_captioner()
+    features = captioner.network.config.features
+    captioner.ood = OodDetector(np.zeros(features), np.zeros((0, features)), -1.0)
+    return Models(captioner)
+
+
 def test_out_of_distribution_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "is_ood", lambda *_: True)
     monkeypatch.setattr(checks, "second_look", lambda *_: SecondLook(CANDIDATE, "dog", 0.8))
-    chosen, warnings = run_checks(CANDIDATE, grey(), Models(small_captioner()), 9.0)
+    chosen, warnings = run_checks(CANDIDATE, grey(), out_of_distribution(), 9.0)
     assert [warning.code for warning in warnings] == ["out_of_distribution", "template_caption"]
     assert result(*warnings).note.startswith("Low confidence: the image is unlike")
     assert chosen is CANDIDATE
@@ -170,11 +178,10 @@ def test_one_photograph_is_captioned_as_several_are(tmp_path: Path) -> None:
 
 def test_checks_are_those_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every check finds a fault; each one alone gives its own warning."""
-    monkeypatch.setattr(checks, "is_ood", lambda *_: True)
     monkeypatch.setattr(checks, "matches", lambda *_: False)
     monkeypatch.setattr(checks, "MIN_GAIN", 99)
     monkeypatch.setattr(checks, "second_look", lambda chosen, *_: SecondLook(chosen, "dog"))
-    models = Models(small_captioner())
+    models = out_of_distribution()
     codes = {one: [w.code for w in run_checks(CANDIDATE, grey(), models, 9.0, (one,))[1]] for one in CHECKS}
     assert codes == {
         "second-look": ["subject_not_found"],

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from deixis import DeixisError, cli
-from deixis.commands import caption as caption_module
 from deixis.methods.albef.model import AlbefGrounder
 from deixis.pipelines import photo as photo_module
 from deixis.pipelines.api import CaptionPipeline, GroundPipeline
@@ -41,9 +40,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(owner, name, counting)
 
     count(photo_module, "load_image", lambda *_, **__: 1)
-    count(caption_module, "load_image", lambda *_, **__: 1)
     count(Image, "open", lambda *_, **__: 1)
-    count(RegionExtractor, "extract", lambda self, image, boxes=None, image_id="": int(boxes is None))
+    count(RegionExtractor, "extract_batch", lambda self, images, image_ids: len(images))
     count(AlbefGrounder, "encode", lambda self, photos: len(photos))
     count(photo_module, "parse_words", lambda sentences, **_: len(sentences))
     return counted
@@ -68,10 +66,10 @@ def test_a_command_computes_nothing_twice(
 ) -> None:
     file = save_noise(tmp_path / "photo.png", size=(64, 48))
     assert cli.run([verb, str(file), *args, "--json", "--device", "cpu"]) == 0
-    assert {name: calls[name] for name in ("load_image", "open", "extract", "encode")} == {
+    assert {name: calls[name] for name in ("load_image", "open", "extract_batch", "encode")} == {
         "load_image": 1,
         "open": 1,
-        "extract": 1,
+        "extract_batch": 1,
         "encode": 1,
     }
 
@@ -91,24 +89,24 @@ def test_several_photographs_are_encoded_in_one_pass(
         save_noise(tmp_path / f"{seed}.png", seed, (64, 48))
     assert cli.run(["caption", str(tmp_path), "--json", "--device", "cpu", "--quiet"]) == 0
     assert passes == [3]
-    assert (calls["open"], calls["extract"]) == (3, 3)
+    assert (calls["open"], calls["extract_batch"]) == (3, 3)
 
 
 def test_python_opens_a_file_once(calls: Counter[str], tmp_path: Path) -> None:
     file = save_noise(tmp_path / "photo.png")
     CaptionPipeline(Models(small_captioner(), small_fusion(["a dog runs and a red ball"], pixels=False)))(file)
-    assert (calls["open"], calls["extract"], calls["encode"]) == (1, 1, 1)
+    assert (calls["open"], calls["extract_batch"], calls["encode"]) == (1, 1, 1)
     calls.clear()
     GroundPipeline(small_fusion(["a dog"]))(file, ["a dog", "the dog"])
-    assert (calls["open"], calls["extract"], calls["encode"]) == (1, 0, 1)
+    assert (calls["open"], calls["extract_batch"], calls["encode"]) == (1, 0, 1)
 
 
 def test_models_with_equal_extractors_extract_once(calls: Counter[str]) -> None:
     caption([Photo(noise())], Models(small_captioner(), small_matcher()))
-    assert calls["extract"] == 1
+    assert calls["extract_batch"] == 1
     calls.clear()
     caption([Photo(noise())], Models(small_captioner(), small_matcher(proposals="selective-search")))
-    assert calls["extract"] == 2
+    assert calls["extract_batch"] == 2
 
 
 def test_sentences_of_a_beam_are_parsed_once(calls: Counter[str], shipped: Models) -> None:
@@ -133,12 +131,12 @@ def test_a_parse_is_computed_once(calls: Counter[str]) -> None:
 def test_regions_are_extracted_once_for_each_extractor(calls: Counter[str]) -> None:
     photo, extractor = Photo(noise()), small_captioner().extractor
     assert photo.regions(extractor) is photo.regions(extractor)
-    assert calls["extract"] == 1
+    assert calls["extract_batch"] == 1
     with_grid = small_fusion(["a dog"], pixels=False).extractor
     assert with_grid is not None
     assert photo.regions(with_grid).grid is not None
     assert photo.regions(extractor) is photo.regions(with_grid)  # the regions with a grid serve both
-    assert calls["extract"] == 2
+    assert calls["extract_batch"] == 2
 
 
 def test_given_regions_are_used_and_no_file_is_opened(calls: Counter[str]) -> None:
@@ -173,7 +171,7 @@ def test_ground_and_check_share_what_a_photo_has(calls: Counter[str]) -> None:
     photo, fusion = Photo(noise()), small_fusion(["a dog runs"], pixels=False)
     ground(photo, ["a dog"], fusion)
     check(photo, "a dog runs", fusion)
-    assert (calls["extract"], calls["encode"]) == (1, 1)
+    assert (calls["extract_batch"], calls["encode"]) == (1, 1)
 
 
 def test_names_and_sources(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.pipelines.caption import CaptionOptions, caption, finish
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
-from deixis.pipelines.place import default_place, place
+from deixis.pipelines.place import place, place_rule
 from deixis.types import AttentionTrace, Candidate
 from deixis.vision.extractor import RegionExtractor, named_extractor
 from small_models import noise, small_captioner, small_fusion, small_matcher
@@ -203,8 +203,8 @@ def test_a_template_keeps_its_own_boxes() -> None:
 
 def test_default_rule_is_the_grounder_else_that_of_the_captioner() -> None:
     captioner = small_captioner()
-    assert default_place(Models(captioner)) == captioner.generation.place == "attention"
-    assert default_place(Models(captioner, small_matcher())) == "grounder"
+    assert place_rule(Models(captioner), None) == captioner.generation.place == "attention"
+    assert place_rule(Models(captioner, small_matcher()), None) == "grounder"
 
 
 @pytest.mark.parametrize("option", ["grounder", "heat", "alpha", "threshold"])
@@ -221,10 +221,10 @@ def test_a_model_of_pixels_has_no_proposals_to_choose_from(option: Any) -> None:
     assert caption([Photo(noise())], models, CaptionOptions(place="threshold"))
 
 
-@pytest.mark.parametrize("option", ["heat", "alpha", "threshold"])
-def test_a_matcher_has_no_rules_for_heat_maps(option: Any) -> None:
+@pytest.mark.parametrize("option", ["alpha", "threshold"])
+def test_a_matcher_has_not_all_rules_of_heat_maps(option: Any) -> None:
     models = Models(small_captioner(), small_matcher())
-    with pytest.raises(DeixisError, match=f"Its --place is attention or vote, not {option}"):
+    with pytest.raises(DeixisError, match=f"Its --place is attention or vote or heat, not {option}"):
         caption([Photo(noise())], models, CaptionOptions(place=option))
 
 

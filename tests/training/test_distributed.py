@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+
+from deixis import DeixisError, distributed
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,11 +23,25 @@ SCRIPT = str(Path(two_processes.__file__))
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
+AGENT = [sys.executable, "-m", "torch.distributed.run"]
+
+
 def torchrun(out: Path, *args: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    return subprocess.run(
-        [*command, SCRIPT, str(out), *args], capture_output=True, text=True, timeout=300, env=ENVIRONMENT
-    )
+    command = [*AGENT, "--standalone", f"--nproc-per-node={processes}", SCRIPT, str(out), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+
+
+def two_machines(out: Path, *args: str) -> list[int]:
+    """Exit codes of two agents of one process each, as on two machines."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        place = f"--rdzv-endpoint=localhost:{free.getsockname()[1]}"
+    command = [*AGENT, "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-id=test", place]
+    agents = [
+        subprocess.Popen([*command, SCRIPT, str(out), *args], stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+        for _ in range(2)
+    ]
+    return [agent.wait(300) for agent in agents]
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +80,27 @@ def test_a_killed_process_ends_the_run_and_another_number_of_processes_resumes_i
     assert "SIGKILL" in killed.stderr or "Signal 9" in killed.stderr
     assert not (tmp_path / "grounder.safetensors").exists()
     assert_same(two_processes.run("grounder", tmp_path).state_dict(), load_file(two / "grounder.safetensors"))
+
+
+@pytest.mark.slow
+def test_two_machines_give_the_same_weights_also_after_one_of_them_was_lost(two: Path, tmp_path: Path) -> None:
+    assert 0 not in two_machines(tmp_path, "grounder", "--kill", "1", "5")
+    assert not (tmp_path / "grounder.safetensors").exists()
+    assert two_machines(tmp_path, "grounder") == [0, 0]
+    assert_same(load_file(tmp_path / "grounder.safetensors"), load_file(two / "grounder.safetensors"))
+
+
+LOST = "Read error [127.0.0.1]:425: Connection reset by peer"
+
+
+@pytest.mark.parametrize(
+    "text", [f"[/gloo/transport/tcp/pair.cc:537] {LOST}. This is typical", "Connection closed by peer"]
+)
+def test_the_loss_of_a_process_is_a_message_for_users(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "processes", lambda: 2)
+    with pytest.raises(DeixisError, match="another process of this run ended") as error, distributed.clear_errors():
+        raise RuntimeError(text)
+    assert "gloo" not in str(error.value)
+    assert "The same command resumes" in str(error.value)
+    with pytest.raises(RuntimeError, match="shapes"), distributed.clear_errors():
+        raise RuntimeError("shapes differ")

@@ -13,6 +13,7 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -39,6 +40,7 @@ from deixis.methods.updown.recipes import UpDownRecipe, with_reward, with_teache
 from deixis.training.data import TrainingData  # noqa: E402
 from deixis.training.loop import train  # noqa: E402
 from deixis.training.recipe import Phase, Recipe, Schedule  # noqa: E402
+from deixis.types import Regions  # noqa: E402
 
 Parts = tuple[Recipe, nn.Module, Sequence[Any], Callable[[Any, Tensor], Any]]
 
@@ -69,6 +71,27 @@ def captioner(recipe: UpDownRecipe) -> Parts:
 def cyclical() -> Parts:
     recipe = with_teacher(updown_test.UPDOWN_RECIPES["cyclical-small"], "pos-scan")
     return captioner(updown_test.shrunk(recipe, 2, scheduled_sampling=0.5))
+
+
+def clips() -> Parts:
+    """Clips of different lengths: batch norm over all rows of a batch, and dropout within the GRU."""
+    examples, _ = updown_test.world(13)
+    random = np.random.default_rng(0)
+    regions = {}
+    for number, example in enumerate(examples):
+        boxes = np.tile([0.0, 0, 10, 10], (4 + number % 2, 1))
+        regions[example.image_id] = Regions(
+            boxes,
+            random.random((len(boxes), 6)),
+            (50, 10),
+            frames=np.arange(len(boxes)) // 2,
+            segment=(0.0, 1.0, 0.25, 0.75),
+            temporal=random.random((3 + number % 5, 8)),
+        )
+    recipe = updown_test.tiny("gvd-video-small", 2)
+    recipe = replace(recipe, model=replace(recipe.model, motion=3, steps=6, dropout=0.3))
+    network = updown.Network(recipe, updown.fill(recipe, updown_test.VOCABULARY, regions["0"]))
+    return recipe, network, examples, lambda some, keys: collate_captions(some, regions, Vocabulary.pad, keys)
 
 
 def supervised() -> Parts:
@@ -120,7 +143,7 @@ def fusion(loss: str = "amc", **changes: Any) -> Parts:
 
     def collate(some: Any, keys: Tensor) -> albef.Batch:
         return albef.collate(
-            some, lambda i: torch.from_numpy(regions[i].grid), model, pieces.id("[PAD]"), True, keys=keys
+            some, lambda i, random: torch.from_numpy(regions[i].grid), model, pieces.id("[PAD]"), True, keys=keys
         )
 
     return recipe, network, examples, collate
@@ -128,6 +151,7 @@ def fusion(loss: str = "amc", **changes: Any) -> Parts:
 
 CASES: dict[str, Callable[[], Parts]] = {
     "cyclical": cyclical,
+    "clips": clips,
     "supervised": supervised,
     "rewarded": rewarded,
     "matcher": matcher,

@@ -20,9 +20,10 @@ from PIL import Image
 
 from deixis.errors import DeixisError
 from deixis.types import Labels, Regions
-from deixis.vision.backbone import EfficientNetLite, FeatureMap, Tiny
+from deixis.vision.backbone import EfficientNetLite, Tiny
 from deixis.vision.bulk import Job, Workers, outcome_of
 from deixis.vision.extractor import RegionExtractor, default_extractor, extractor_name, named_extractor
+from deixis.vision.feature_map import FeatureMap
 from deixis.vision.grid_extractor import describe
 from deixis.vision.proposals import Proposals
 from deixis.vision.store import Contents, FeatureStore, StoreWriter

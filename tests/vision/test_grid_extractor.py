@@ -143,3 +143,14 @@ def test_options_that_clash_are_refused() -> None:
         maker("v2", "efficientnet-lite2", "grid", 100, 0, False, "cpu")
     made = maker("v2", *version1, 3, True, "cpu")()
     assert (made.grid, made.description) == (3, describe("v2"))
+
+
+def test_backbone_and_proposals_in_two_threads_give_the_same_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.random.default_rng(3).integers(0, 255, (70, 90, 3), dtype=np.uint8)
+    found = []
+    for several in (False, True):
+        monkeypatch.setattr("deixis.vision.grid_extractor.several_threads", lambda several=several: several)
+        found.append(GridExtractor("v2").extract(pixels))
+    one, other = found
+    np.testing.assert_array_equal(one.boxes, other.boxes)
+    np.testing.assert_array_equal(one.features, other.features)

@@ -5,7 +5,8 @@ import torch
 
 from deixis.types import ByteGrid, Regions
 from deixis.vision.grid_extractor import CLASS_WEIGHT, describe, repool
-from deixis.vision.repool import can_repool, repooler
+from deixis.vision.moved import can_repool
+from deixis.vision.repool import repooler
 
 ONE = {"version": 1}
 ROWS = torch.zeros(1, 1, 2, dtype=torch.long)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -24,23 +23,15 @@ from deixis.commands.console import (
     RerankOption,
     Threads,
     caption_options,
-    print_json,
-    print_some,
     stderr_console,
-    stoppable,
-    track,
     use_threads,
 )
 from deixis.commands.corpus import write_parts
 from deixis.corpus.options import CorpusOptions
-from deixis.errors import DeixisError, UsageError
-from deixis.images import load_image
+from deixis.errors import UsageError
 from deixis.photographs import find_photographs
 from deixis.pipelines.captions_file import CaptionsFile
 from deixis.pipelines.models import DEFAULT_CAPTIONER
-from deixis.vision.bulk import processes_for
-
-LISTED = 20  # skipped files that are printed
 
 
 def caption(
@@ -87,67 +78,44 @@ def caption(
         raise UsageError("no photograph is given. Give a photograph or a folder, for example: deixis caption photo.jpg")
     if processes is not None and processes < 1:
         raise UsageError("--processes must be at least 1.")
-    if corpus.given():
+    if corpus != CorpusOptions():
         from deixis.corpus.work import CaptionWork
 
         work = CaptionWork(model, grounder, caption_options(rerank, place, check), device)
         return write_parts(work, photos, corpus, stderr_console(quiet))
-    wanted = find_photographs(photos)
-    alone = len(wanted) == 1 and (not photos[0].is_dir() or is_clip(photos[0]))
+    alone = len(photos) == 1 and (not photos[0].is_dir() or is_clip(photos[0]))
     if branches is not None and not alone:
         raise UsageError("--branches draws one photograph, but several are given. Give one photograph.")
-    # an unreadable file is an error at once
-    decoded = {str(wanted[0]): load_image(wanted[0])} if alone and not is_clip(wanted[0]) else {}
-    console, clock = stderr_console(quiet), Clock()
-    with console.status("importing"), clock.measure("import"):
-        from deixis.pipelines.caption import caption_stream
-        from deixis.pipelines.folder import open_photos
+    console, clock = stderr_console(quiet), Clock() if profile else None
+    measure = nullcontext if clock is None else clock.measure
+    with console.status("importing"), measure("import"):
+        from deixis.pipelines.caption import caption as caption_photos
+        from deixis.pipelines.clip import open_source
         from deixis.pipelines.models import load_models
-        from deixis.pipelines.output import picture_files, print_caption, save_branches, save_picture
-    options = caption_options(rerank, place, check)
+        from deixis.pipelines.output import CaptionOutput, picture_files
+    photo = open_source(str(photos[0])) if alone else None
+    if photo is not None:
+        _ = photo.image  # an unreadable file is an error before the models are loaded
+    wanted = list(photos) if alone else find_photographs(photos)
     pictures = {} if draw is None else picture_files(draw, wanted, alone)
+    options = caption_options(rerank, place, check)
     use_threads(threads)
-    with console.status("loading the models"), clock.measure("load"):
-        models = load_models(model, grounder, device)
-        generation.apply(models.captioner)
-    skipped: list[str] = []
-    done = low_confidence = 0
+    with console.status("loading the models"), measure("load"):
+        models = generation.apply(load_models(model, grounder, device))
     with nullcontext() if out is None else CaptionsFile(out, models.name) as file:
+        output = CaptionOutput(console, alone, as_json, file, pictures, branches)
         left = [path for path in wanted if file is None or str(path) not in file.done]
-        before = len(wanted) - len(left)
-        if before:
-            console.print(f"{before:,} of {len(wanted):,} photographs are already captioned.")
-        opened = open_photos(left, models.extractor, processes_for(processes, len(left)), skipped.append, decoded)
-        if len(left) > 1 and (not sys.stdout.isatty() or (file is not None and not as_json)):
-            opened = track(opened, len(left), console)  # else the printed sentences show the progress
-        try:
-            with stoppable(clock.each("regions", opened)) as given:
-                for result in caption_stream(given, models, options, clock.measure):
-                    if draw is not None:
-                        save_picture(result, pictures[result.caption.image])
-                    if branches is not None:
-                        save_branches(result, branches)
-                    if file is not None:
-                        file.write(result.to_dict())
-                    if as_json:
-                        print_json(result.to_dict(), indent=None)
-                    elif file is None:
-                        print_caption(result, console, alone, draw is not None)
-                    done, low_confidence = done + 1, low_confidence + (not result.confident)
-        except KeyboardInterrupt:
-            if out is not None:
-                console.print(f"Stopped: {out} has {before + done:,} captions. The same command resumes.", markup=False)
-            raise
-    if skipped and not done and not before:
-        raise DeixisError(skipped[0] + ("" if alone else f" None of {len(skipped):,} photographs could be used."))
-    if not alone:
-        low = f", {low_confidence:,} with low confidence" if low_confidence else ""
-        listed = f", {len(skipped):,} skipped:" if skipped else ""
-        console.print(f"{done:,} captions{f' added to {out}' if out else ''}{low}{listed}", markup=False)
-        print_some(console, skipped, LISTED)
+        if len(left) < len(wanted):
+            console.print(f"{len(wanted) - len(left):,} of {len(wanted):,} photographs are already captioned.")
+        if photo is None:
+            from deixis.commands.caption_files import caption_files
+
+            caption_files(left, models, options, processes, output, measure)
+        elif left:
+            output.write(*caption_photos([photo], models, options, measure))
     for picture in (draw, branches):
         if picture is not None:
             console.print(f"drawn: {picture}", markup=False)
-    if profile:
+    if clock is not None:
         console.print(clock.table(models.backends))
     return 0

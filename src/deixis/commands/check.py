@@ -40,7 +40,7 @@ def check(
         as_json: write the result to stdout as JSON.
     """
     console = stderr_console(quiet)
-    if corpus.given():
+    if corpus != CorpusOptions():
         from deixis.corpus.work import CheckWork
 
         return write_parts(CheckWork(model, caption, device), [photo], corpus, console)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -28,9 +28,9 @@ from deixis.types import Json
 
 if TYPE_CHECKING:
     from deixis.evaluation.split import SplitPhotos
-    from deixis.methods.updown.model import Captioner
     from deixis.metrics.evaluate import Evaluation
     from deixis.pipelines.caption import CaptionOptions
+    from deixis.pipelines.models import Models
     from deixis.vision.extractor import RegionExtractor
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ Device = Annotated[
     str, tyro.conf.arg(help="compute device: auto (CUDA if available, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
 ]
 Threads = Annotated[
-    int, tyro.conf.arg(help="threads of torch; 0: one per core. NumPy uses OMP_NUM_THREADS of the environment.")
+    int, tyro.conf.arg(help="threads of torch; 0: one for each core that has no other work at the start.")
 ]
 Processes = Annotated[int | None, tyro.conf.arg(help="worker processes; one per core if not given.")]
 Proposals = Annotated[str, tyro.conf.arg(help="box proposal method (see deixis proposals).")]
@@ -99,11 +99,12 @@ class GenerationOptions:
     # any: words may repeat; apart: no word follows itself; none: a beam sentence that repeats a word is ranked last
     repeats: Literal["any", "apart", "none"] | None = None
 
-    def apply(self, captioner: Captioner) -> None:
-        """Change how a captioner writes."""
+    def apply(self, models: Models) -> Models:
+        """Return models whose captioner generates by these rules."""
         from deixis.errors import UsageError
         from deixis.methods.updown.decode import BOUNDS
 
+        captioner = models.captioner
         given = {name: value for name, value in vars(self).items() if value is not None and name != "repeats"}
         for name, value in given.items():
             low, high = BOUNDS["branches" if name == "vote_branches" else name]
@@ -118,7 +119,7 @@ class GenerationOptions:
             given["branches"] = given.pop("vote_branches")
         if self.repeats is not None:
             given |= {"allow_repeated_words": self.repeats != "none", "allow_adjacent_repeats": self.repeats == "any"}
-        captioner.generation = replace(captioner.generation, **given)
+        return replace(models, captioner=captioner.with_generation(replace(captioner.generation, **given)))
 
 
 Generation = Annotated[GenerationOptions, tyro.conf.arg(name="")]
@@ -133,12 +134,9 @@ def caption_options(rerank: str, place: str | None, check: str) -> CaptionOption
 
 
 def use_threads(threads: int) -> None:
-    """Limit torch to this many threads, where it is installed; 0 sets no limit."""
-    if threads:
-        with suppress(ModuleNotFoundError):
-            import torch
-
-            torch.set_num_threads(threads)
+    """Limit torch to this many threads, if it is imported; 0 sets no limit. ``deixis.threads`` limits all else."""
+    if threads and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 # Output -----------------------------------------------------------------------------------------------------------
@@ -303,15 +301,6 @@ class Clock:
         finally:
             before = self.parts.get(part, (0.0, 0.0))
             self.parts[part] = before[0] + time.perf_counter() - wall, before[1] + time.process_time() - cpu
-
-    def each(self, part: str, items: Iterator[T]) -> Iterator[T]:
-        """Yield the items; the time spent waiting for them counts to a part."""
-        while True:
-            with self.measure(part):
-                item = next(items, None)
-            if item is None:
-                return
-            yield item
 
     def table(self, backends: Mapping[str, str] | None = None) -> Table:
         """Seconds of each part, the peak memory, and what runs each network (``backends``)."""

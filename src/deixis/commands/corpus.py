@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def write_parts(work: Work, sources: Sequence[Path], options: CorpusOptions, console: PlainConsole) -> int:
     """Write a row for each image that has none; print the progress after each part."""
+    options.check()
     from deixis.corpus.run import run_corpus
 
     started, last = time.monotonic(), None

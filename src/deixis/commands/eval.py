@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -27,8 +26,8 @@ from deixis.commands.console import (
     use_threads,
 )
 from deixis.data import recognise
-from deixis.errors import DeixisError, UsageError
-from deixis.metrics.references import Reference, read_reference
+from deixis.errors import UsageError
+from deixis.metrics.references import read_reference
 
 
 def eval(
@@ -84,18 +83,13 @@ def eval(
     """
     from deixis.data.dictionary import read_classes
     from deixis.data.lists import excluded_images, read_proposals
-    from deixis.evaluation.evaluate import (
-        SCORING,
-        evaluate_captions,
-        evaluate_grounder,
-        joint_supervision,
-        with_localizer,
-        with_mark,
-    )
+    from deixis.evaluation import evaluate as scores
+    from deixis.evaluation.evaluate import SCORING, evaluate_captions, evaluate_grounder, joint_supervision, with_mark
     from deixis.evaluation.files import write_evaluation, write_pages
     from deixis.evaluation.split import SplitPhotos
     from deixis.model_folder import read_supervision
     from deixis.pipelines.models import PACKAGE, is_captioner, load_grounder, load_models, model_folder
+    from deixis.training.seen import require_unseen
     from deixis.vision.store import FeatureStore
 
     use_threads(threads)
@@ -110,15 +104,15 @@ def eval(
         console.print(f"kept by --exclude: {reference.split}", markup=False)
     with_grounder = grounder if grounder not in (None, "none") else None
     judged = [source, *([] if with_grounder is None else [model_folder(with_grounder)])]
-    seen = _require_unseen(judged, data, reference, allow_seen)
+    ids = [sample.image_id for sample in reference.samples]
+    seen = require_unseen(judged, recognise(data).NAME, data, reference.split, ids, allow_seen)
     photos = SplitPhotos(reference.samples, None if features is None else FeatureStore(features))
     name, results = f"eval-{'+'.join(split)}", None
     name += (f"-{proposals.stem}" if proposals else "") + ("-excluded" if exclude else "")
     if is_captioner(source):
         if proposals is not None:
             raise UsageError("--proposals is for phrase grounders with heat maps (ALBEF, AMC). Remove it.")
-        models = load_models(model, grounder, device)
-        generation.apply(models.captioner)
+        models = generation.apply(load_models(model, grounder, device))
         if models.grounder is not None:
             other = model_folder(grounder or models.grounder.name)
             about["grounder"] = models.grounder.name
@@ -133,7 +127,7 @@ def eval(
             found = evaluate_captions(models, reference, photos, options, scoring=scoring)
         about["model"], results = models.name, found.results
         predictions = found.predictions
-        evaluation = with_localizer(found.evaluation, source, reference, photos)
+        evaluation = scores.with_localizer(found.evaluation, source, reference, photos)
     else:
         if grounder is not None or place in ("grounder",):
             raise UsageError(f"{model} is a phrase grounder; --grounder is for captioners.")
@@ -159,17 +153,3 @@ def eval(
     print_evaluation(evaluation, about, console, as_json)
     console.print(f"predictions, scores and pages: {folder}", markup=False)
     return 0
-
-
-def _require_unseen(models: Sequence[Path], data: Path, reference: Reference, allowed: bool) -> int:
-    """Raise if images of the split are training images of a model; return their number where that is allowed."""
-    from deixis.training.seen import seen_images
-
-    images = [sample.image_id for sample in reference.samples]
-    seen = seen_images(models, recognise(data).NAME, data, images)
-    if seen and not allowed:
-        raise DeixisError(
-            f"{models[0]} was trained on {len(seen):,} of the {len(images):,} images of {data} ({reference.split}), "
-            f"such as {seen[0]}. Choose another split, or add --allow-seen."
-        )
-    return len(seen)

@@ -33,7 +33,7 @@ from deixis.corpus.options import EngineOptions
 from deixis.corpus.sources import as_source, in_shard, is_source, parse_shard
 from deixis.errors import UsageError
 from deixis.vision import fill
-from deixis.vision.bulk import Job, Workers, available_cores
+from deixis.vision.bulk import Job, Workers, processes_for
 from deixis.vision.layouts import FeatureLayout
 from deixis.vision.layouts.records import ImportOptions
 from deixis.vision.store import StoreWriter
@@ -71,7 +71,7 @@ def features(
     store's skipped.json; they are tried again only if their file has changed.
 
     For example: deixis features path/to/photos -o photos.store
-    deixis features --from path/to/gvd/flickr30k --layout gvd -o flickr30k.store
+    or: deixis features --from path/to/gvd/flickr30k --layout gvd -o flickr30k.store
 
     Args:
         directory: a data set (see deixis data check) or a folder of images, searched with its subfolders. Also a glob,
@@ -97,10 +97,9 @@ def features(
         from deixis.vision.layouts.fill import import_features, named_map
 
         with terminable():
-            image_map = named_map(backbone, grid, device, published, layout)
-            bar, note = partial(track, console=console), partial(console.print, markup=False)
-            report = import_features(source, layout, out, published, image_map, limit, bar, note, open_features)
-        return _finish(report, verify, as_json, console)
+            given = source, layout, out, published, named_map(backbone, grid, device, published, layout), limit
+            show = partial(track, console=console), partial(console.print, markup=False)
+            return _finish(import_features(*given, *show, open_features), verify, as_json, console)
     engine.check()
     make = fill.maker(extractor, backbone, proposals, boxes, grid, maps, device)
     started = time.monotonic()
@@ -111,7 +110,7 @@ def features(
         if engine.engine == "ray" or (extractor == "v1" and fill.on_gpu(device)):
             added = _fill_rows(make, out, engine, console, jobs=jobs)
         else:
-            added = _fill(jobs, make, out, min(processes or available_cores(), len(jobs)), engine, console)
+            added = _fill(jobs, make, out, processes_for(processes, len(jobs)), engine, console)
     else:
         if split is not None or limit is not None:
             raise UsageError("--split and --limit are for a data set or a folder. Leave them out.")
@@ -174,8 +173,8 @@ def _fill(
 
 
 def _print_report(report: fill.FillReport, console: Console) -> None:
-    megabytes = report.bytes / 1e6
-    console.print(f"{report.store}: {report.images:,} images, {megabytes:,.0f} MB, {report.extractor}", markup=False)
+    size = f"{report.images:,} images, {report.bytes / 1e6:,.0f} MB"
+    console.print(f"{report.store}: {size}, {report.extractor}", markup=False)
     console.print(f"{report.added:,} added in {report.seconds:,.0f} s, {len(report.skipped):,} skipped")
     lines = [f"{image_id}: {reason}" for image_id, reason in report.skipped.items()]
     print_some(console, lines, LISTED, f", all in {report.store}/skipped.json")

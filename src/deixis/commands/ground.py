@@ -57,7 +57,7 @@ def ground(
         min_score: leave out phrases with a smaller score; below .5 a phrase is probably absent.
         as_json: write a line of JSON for each phrase to stdout.
     """
-    if corpus.given():
+    if corpus != CorpusOptions():
         from deixis.corpus.work import GroundWork
 
         if caption or draw or heat or words:

@@ -11,7 +11,7 @@ from deixis import data
 from deixis.commands.console import AsJson, Processes, Quiet, print_json, stderr_console, stdout_console, track
 from deixis.errors import DeixisError, UsageError
 from deixis.show.recall import recall_table, save_recall_chart
-from deixis.vision.bulk import available_cores
+from deixis.threads import available_cores
 from deixis.vision.proposals import by_name
 from deixis.vision.proposals.measure import images_with_boxes, make_report, measure_images
 

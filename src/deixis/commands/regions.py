@@ -53,6 +53,7 @@ def regions(
         draw: write the photograph with the selected regions drawn on it (.png, .svg, .jpg, ...).
         top: maximum number of regions to draw and list, with probable classes and little overlap; --json has all.
         model: extract the regions of this model, a name of the package or a folder (see deixis models).
+        extractor: extractor instead of the model's (see deixis features).
         proposals: box proposal method instead of the model's (see deixis proposals); by default selective-search.
         boxes: maximum number of boxes, including the whole image; by default 100.
         backbone: backbone instead of the model's: efficientnet-lite2, or timm-MODEL if timm is installed.

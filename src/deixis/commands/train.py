@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -76,7 +77,8 @@ def cli(args: Sequence[str]) -> int:
     """Read the recipe's name, add losses to it, then read options whose defaults are the recipe's."""
     if not args or args[0] in ("-h", "--help"):
         names = "\n".join(f"  {name:<42}{recipe.paper}" for name, recipe in RECIPES.items())
-        print(f"usage: deixis train RECIPE --data DIR --features STORE --out RUN [options]\n\n{Options.__doc__}")
+        about = inspect.cleandoc(Options.__doc__ or "")
+        print(f"usage: deixis train RECIPE --data DIR --features STORE --out RUN [options]\n\n{about}\n")
         print(f"Recipes (deixis train RECIPE --help lists all options of one):\n{names}\n\n{ADDED}")
         return 0
     name, *rest = args

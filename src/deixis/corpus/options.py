@@ -34,17 +34,14 @@ class EngineOptions:
 class CorpusOptions(EngineOptions):
     """Options of the verbs that write results in parts."""
 
-    parts: Path | None = None  # folder of results in parts, one row per image; needed by the options below
+    parts: Path | None = None  # folder of results in parts, one row per image; the other options here need it
     format: Literal["jsonl", "parquet"] = "jsonl"  # of the parts
     part_rows: int = 512  # rows of a part; a killed run repeats at most this many images per process
 
-    def given(self) -> bool:
-        """Whether results are written in parts; raise an error if only other options are given."""
-        if self.parts is None and self != CorpusOptions():
-            raise UsageError("--engine, --shard and the other options for many images need --parts FOLDER.")
+    def check(self) -> None:
+        """Raise an error if the options are not valid together."""
         if self.parts is None:
-            return False
+            raise UsageError("--engine, --shard and the other options for many images need --parts FOLDER.")
         if self.part_rows < 1:
             raise UsageError("--part-rows must be at least 1.")
-        self.check()
-        return True
+        super().check()

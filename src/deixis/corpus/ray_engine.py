@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from deixis.corpus.answers import answer_items, batched, pending_items
 from deixis.corpus.names import Names
 from deixis.corpus.options import EngineOptions
-from deixis.corpus.run import answer_items, batched, pending_items
 from deixis.corpus.sources import Item, parse_shard
 from deixis.corpus.work import Answer, Work
 from deixis.errors import DeixisError, requires_extra
+from deixis.threads import available_cores
 from deixis.types import Json
-from deixis.vision.bulk import available_cores
 
 Block = dict[str, list[bytes]]
 
@@ -36,9 +36,11 @@ STORE_BYTES = 512 * 2**20
 
 
 class Actor:
-    """Process with models, which are loaded at its first block."""
+    """Process with models, which are loaded at its first block; with ``gpus`` 0 it sees no GPU."""
 
-    def __init__(self, work: Work, batch: int) -> None:
+    def __init__(self, work: Work, batch: int, gpus: float) -> None:
+        if not gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # versions of Ray differ in this
         self.work, self.batch = work, batch
         self.answer: Answer | None = None
 
@@ -62,7 +64,7 @@ def ray_rows(work: Work, sources: Sequence[str | Item], done: Names, options: En
         )
         rows = items.map_batches(
             Actor,
-            fn_constructor_args=(work, options.batch),
+            fn_constructor_args=(work, options.batch, options.actor_gpus),
             compute=data.ActorPoolStrategy(size=options.actors),
             batch_size=1,
             num_cpus=options.actor_cpus,
@@ -94,6 +96,8 @@ def _cluster(options: EngineOptions) -> Iterator[Any]:
     import ray.data
 
     try:
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        _check_gpus(resources.get("GPU", 0), options)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.target_max_block_size = 1  # bytes: each pickled list is a block of its own
@@ -130,6 +134,15 @@ def start(options: EngineOptions) -> bool:
             f"{what} ({str(error).splitlines()[0]}). Check --address, or run fewer processes beside it."
         ) from None
     return True
+
+
+def _check_gpus(present: float, options: EngineOptions) -> None:
+    """Raise if no actor could start; Ray would wait for a GPU without end."""
+    if options.actor_gpus > present or (options.address is None and options.actors * options.actor_gpus > present):
+        raise DeixisError(
+            f"--actors {options.actors} with --actor-gpus {options.actor_gpus:g} need more GPUs than Ray has "
+            f"({present:g}). Use fewer, or --actor-gpus 0 for the CPU."
+        )
 
 
 def _known(error: BaseException) -> DeixisError:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TypeVar
 
+from deixis.corpus.answers import answer_items, pending_items
 from deixis.corpus.names import Names
 from deixis.corpus.options import CorpusOptions, EngineOptions
 from deixis.corpus.parts import Output, Parts
-from deixis.corpus.sources import Item, list_items, parse_shard
-from deixis.corpus.work import Answer, Work, answer_all, open_item
+from deixis.corpus.sources import Item, parse_shard
+from deixis.corpus.work import Work
 from deixis.files import exclusive
 from deixis.types import Json
-
-T = TypeVar("T")
-
-DECODERS = 4
-"""Threads that decode the images of the next batch."""
 
 
 @dataclass(frozen=True)
@@ -72,29 +65,6 @@ def _rows(work: Work, sources: Sequence[str | Item], done: Names, options: Engin
         return ray_rows(work, sources, done, options)
     items = pending_items(sources, parse_shard(options.shard), done)
     return answer_items(work.load(), items, options.batch)
-
-
-def pending_items(sources: Sequence[str | Item], shard: tuple[int, int], done: Names) -> Iterator[Item]:
-    """Yield the images of a shard that have no row; one that several sources have, once."""
-    listed = Names()
-    return (item for item in list_items(sources, shard) if item.image not in done and listed.add(item.image))
-
-
-def answer_items(answer: Answer, items: Iterable[Item], batch: int) -> Iterator[Json]:
-    """Yield the rows of items, computed in batches; threads decode the next batch while this one is computed."""
-    with ThreadPoolExecutor(DECODERS) as pool:
-        left = ([pool.submit(open_item, item) for item in some] for some in batched(items, batch))
-        ahead = next(left, None)
-        while ahead is not None:
-            opened = [future.result() for future in ahead]
-            ahead = next(left, None)
-            yield from answer_all(answer, opened)
-
-
-def batched(values: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of ``size`` values, the last one with fewer."""
-    left = iter(values)
-    return iter(lambda: list(islice(left, size)), [])
 
 
 def _errors(rows: Sequence[Json]) -> int:

@@ -7,12 +7,12 @@ calls them. :mod:`deixis.language.spacy_parse` makes the same kind of parse with
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from deixis.files import sha256
-from deixis.language.number import is_plural
 from deixis.language.tagger import BEGIN, OUTSIDE, WEIGHTS, Tagged, Tagger, tagger
 from deixis.language.tokenise import PUNCTUATION, tokenise
 from deixis.types import Phrase
@@ -22,6 +22,19 @@ PARTITIVE = frozenset(
      "number", "pack", "pair", "piece", "row", "series", "set", "sort", "type", "variety")
 )  # fmt: skip
 """Nouns (lemmas) that state a quantity before "of": the head of "a group of people" is "people"."""
+
+COLLECTIVE = frozenset(
+    ("audience", "band", "bunch", "choir", "class", "couple", "crew", "crowd", "duo", "family", "flock", "gang",
+     "group", "herd", "orchestra", "pack", "pair", "team", "trio")
+)  # fmt: skip
+"""Singular nouns for several objects (lemmas)."""
+
+PAIRED = frozenset(
+    ("binoculars", "clothes", "eyeglasses", "glasses", "goggles", "headphones", "jeans", "khakis", "leggings",
+     "overalls", "pajamas", "pants", "scissors", "shorts", "slacks", "stairs", "sunglasses", "swimtrunks", "tights",
+     "trousers", "trunks")
+)  # fmt: skip
+"""Plural nouns for one object."""
 
 _NOUNS = frozenset(["NN", "NNS", "NNP", "NNPS"])
 
@@ -64,7 +77,7 @@ class Parse:
         text = " ".join(self.tokens[start:end])
         if head is None:
             return Phrase(text, start, end)
-        plural = is_plural(self, start, end)
+        plural = self.is_plural(start, end)
         return Phrase(text, start, end, head=self.tokens[head], lemma=self.lemmas[head], plural=plural)
 
     def top(self, start: int, end: int) -> int | None:
@@ -85,6 +98,18 @@ class Parse:
             top = below
         return top
 
+    def is_plural(self, start: int, end: int) -> bool:
+        """Return whether tokens [start, end) name several objects: "dogs", "a crowd", "a man and a woman"."""
+        head = self.head(start, end)
+        if head is None:
+            return False
+        if self.tags[head] == "CD":
+            return self.tokens[head] not in ("one", "1")
+        others = range(head + 1, end)
+        joined = any(self.labels[i] == "conj" and self.heads[i] == head and self.tags[i] in _NOUNS for i in others)
+        plural = self.tags[head] in ("NNS", "NNPS") and self.tokens[head] not in PAIRED
+        return joined or plural or self.lemmas[head] in COLLECTIVE
+
     def _depth(self, token: int, start: int, end: int) -> int:
         """Return the number of steps up the tree within the span."""
         depth = 0
@@ -100,7 +125,7 @@ def parse(texts: Sequence[str]) -> list[Parse]:
 
 def parse_words(captions: Sequence[Sequence[str]]) -> list[Parse]:
     """Parse tokenised captions, such as those of a captioner; every word is one token of the parse."""
-    return _parse([inputs_of_words(words) for words in captions])
+    return _parse([([word.lower() for word in words], list(range(len(words)))) for words in captions])
 
 
 @lru_cache(maxsize=1)
@@ -108,6 +133,9 @@ def parser_name() -> str:
     """Return the name of the parser with a hash of its weights, for signatures of scores."""
     return f"deixis-{sha256(WEIGHTS)[:8]}"
 
+
+KEPT = 2048  # parses in memory
+_kept: OrderedDict[tuple[tuple[str, ...], tuple[int, ...]], Parse] = OrderedDict()
 
 Inputs = tuple[list[str], list[int]]
 """All tokens of a sentence in lower case, and the indices of those of its parse."""
@@ -122,15 +150,21 @@ def inputs_of_text(text: str) -> Inputs:
     return words, [i for i, word in enumerate(words) if word not in PUNCTUATION]
 
 
-def inputs_of_words(words: Sequence[str]) -> Inputs:
-    """Return words as the tokens of a sentence."""
-    return [word.lower() for word in words], list(range(len(words)))
-
-
 def _parse(sentences: Sequence[Inputs]) -> list[Parse]:
-    network = tagger()
-    found = network([words for words, _ in sentences])
-    return [build_parse(network, *inputs, one) for inputs, one in zip(sentences, found, strict=True)]
+    """Parse sentences; the last parses are kept, because phrases and sentences of a beam come back."""
+    keys = [(tuple(words), tuple(kept)) for words, kept in sentences]
+    parses = {key: _kept[key] for key in keys if key in _kept}
+    new = [key for key in dict.fromkeys(keys) if key not in parses]
+    if new:
+        network = tagger()
+        found = network([words for words, _ in new])
+        parses |= {key: build_parse(network, *key, one) for key, one in zip(new, found, strict=True)}
+    for key in keys:
+        _kept[key] = parses[key]
+        _kept.move_to_end(key)
+    while len(_kept) > KEPT:
+        _kept.popitem(last=False)
+    return [parses[key] for key in keys]
 
 
 def build_parse(network: Tagger, words: Sequence[str], kept: Sequence[int], found: Tagged) -> Parse:

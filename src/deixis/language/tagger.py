@@ -84,7 +84,8 @@ class Tagger:
         """Parse sentences, given as lower-case tokens with punctuation; punctuation is no head."""
         parts = [(i, at) for i, sentence in enumerate(sentences) for at in range(0, len(sentence), LONGEST)]
         words = {(i, at): sentences[i][at : at + LONGEST] for i, at in parts}
-        order = sorted(parts, key=lambda part: len(words[part]))
+        lengths = [len(words[part]) for part in parts]
+        order = [parts[i] for i in np.argsort(lengths, kind="stable")]
         done: dict[tuple[int, int], Tagged] = {}
         for start in range(0, len(order), BATCH):
             some = order[start : start + BATCH]

@@ -125,14 +125,15 @@ _STARTERS = (
 )
 
 
-def _any(words: str) -> str:
-    return "(?:" + "|".join(map(re.escape, sorted(words.split(), key=len, reverse=True))) + ")"
-
-
+# one pattern for each list, the longest words first
+_TITLE, _ENDING, _STATE, _NUMBERED, _STARTER = (
+    "(?:" + "|".join(map(re.escape, sorted(words.split(), key=len, reverse=True))) + ")"
+    for words in (_TITLES, _ENDINGS, f"{_STATES} {_STATES.upper()}", _BEFORE_NUMBER, f"{_STARTERS} {_STARTERS.upper()}")
+)
 _RULES = [
     re.compile(rule, re.IGNORECASE)
     for rule in (
-        rf"((?:{_any(_ENDINGS)}|(?-i:{_any(_STATES + ' ' + _STATES.upper())}))\.)\S?",
+        rf"((?:{_ENDING}|(?-i:{_STATE}))\.)\S?",
         rf"({_WORD})",
         rf"({_WORD}){_AUXILIARY}",
         rf"([a-z]*[a-mo-z])n{_A}t",
@@ -146,9 +147,9 @@ _RULES = [
         rf"({_SLASHED}){_AUXILIARY}",
         # abbreviations
         r"([a-z](?:\.[a-z])*\.)",
-        rf"([a-z])\.(?-i:\s+(?:{_any(_STARTERS)}|{_any(_STARTERS.upper())})(?!\S))",
-        rf"({_any(_TITLES)}\.)",
-        rf"({_any(_BEFORE_NUMBER)}\.)\s*\d",
+        rf"([a-z])\.(?-i:\s+{_STARTER}(?!\S))",
+        rf"({_TITLE}\.)",
+        rf"({_NUMBERED}\.)\s*\d",
         rf"((?:{_WORD}|{_NUMBER}|{_COMPOUND})\.)[,;:]",
         # apostrophes: hallowe'en, O'Neil, l', y'all, ol', 'em, rock 'n' roll, 'tis, '94, '90s
         rf"({_L}+[aeiouy]{_A}(?:[aeiou]|(?-i:[A-Z]))[a-z]*)",

@@ -1,8 +1,7 @@
-"""BERT layers with optional cross-attention, and the names of their weights in published checkpoints."""
+"""BERT layers with optional cross-attention."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
@@ -125,31 +124,3 @@ class WordHead(nn.Module):
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
         """Logits ``[..., vocabulary]`` for the embedding ``words [vocabulary, hidden]``."""
         return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
-
-
-# Published checkpoints ----------------------------------------------------------------------------------------------
-
-_PUBLISHED_NAMES = [  # a name inside a published BERT -> the name inside TextEncoder
-    (r"embeddings\.word_embeddings\.(.+)", r"words.\1"),
-    (r"embeddings\.position_embeddings\.(.+)", r"positions.\1"),
-    (r"embeddings\.token_type_embeddings\.(.+)", r"kinds.\1"),
-    (r"embeddings\.LayerNorm\.(.+)", r"norm.\1"),
-    (r"encoder\.layer\.(\d+)\.attention\.self\.(query|key|value)\.(.+)", r"layers.\1.attention.\2.\3"),
-    (r"encoder\.layer\.(\d+)\.attention\.output\.dense\.(.+)", r"layers.\1.attention.out.\2"),
-    (r"encoder\.layer\.(\d+)\.attention\.output\.LayerNorm\.(.+)", r"layers.\1.attention.norm.\2"),
-    (r"encoder\.layer\.(\d+)\.crossattention\.self\.(query|key|value)\.(.+)", r"layers.\1.cross_attention.\2.\3"),
-    (r"encoder\.layer\.(\d+)\.crossattention\.output\.dense\.(.+)", r"layers.\1.cross_attention.out.\2"),
-    (r"encoder\.layer\.(\d+)\.crossattention\.output\.LayerNorm\.(.+)", r"layers.\1.cross_attention.norm.\2"),
-    (r"encoder\.layer\.(\d+)\.intermediate\.dense\.(.+)", r"layers.\1.up.\2"),
-    (r"encoder\.layer\.(\d+)\.output\.dense\.(.+)", r"layers.\1.down.\2"),
-    (r"encoder\.layer\.(\d+)\.output\.LayerNorm\.(.+)", r"layers.\1.norm.\2"),
-]
-
-
-def from_published_name(name: str) -> str | None:
-    """Return the :class:`TextEncoder` name of a weight of a published BERT; None for an unknown name."""
-    for pattern, ours in _PUBLISHED_NAMES:
-        match = re.fullmatch(pattern, name)
-        if match:
-            return match.expand(ours)
-    return None

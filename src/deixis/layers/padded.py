@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,30 +47,36 @@ class RegionArrays:
 
 
 def pad_arrays(regions: Sequence[Regions]) -> RegionArrays:
-    """Stack the regions of several images."""
-    most = max(len(r) for r in regions)
-    features = np.zeros((len(regions), most, regions[0].features.shape[1]), dtype=np.float32)
-    boxes = np.zeros((len(regions), most, 4), dtype=np.float32)
-    mask = np.zeros((len(regions), most), dtype=bool)
-    scores = np.zeros((len(regions), most), dtype=np.float32)
+    """Stack the regions of several images; parts that are optional and that an image lacks are None for all."""
+    most, images = max(len(r) for r in regions), len(regions)
+    mask = np.zeros((images, most), dtype=bool)
     for row, r in enumerate(regions):
-        features[row, : len(r)] = r.features
         mask[row, : len(r)] = True if r.frames is None else _kept(r)
-        boxes[row, : len(r)] = geometry.to_normalised(r.boxes, *r.size)
-        scores[row, : len(r)] = 0 if r.scores is None else r.scores
-    scored = all(r.scores is not None for r in regions)
-    grid, grid_mask = _pad_grids(regions)
+    scores = [r.scores for r in regions if r.scores is not None]
+    probs = [r.class_probs for r in regions if r.class_probs is not None]
+    vectors = [r.image_vector for r in regions if r.image_vector is not None]
+    grids = [r.grid.reshape(-1, r.grid.shape[-1]) for r in regions if r.grid is not None]
+    cells = np.array([len(grid) for grid in grids])
+    gridded = len(grids) == images
     return RegionArrays(
-        features,
-        mask,
-        boxes,
-        grid,
-        scores if scored else None,
-        _pad_class_probs(regions, most),
-        _stack_vectors(regions),
-        grid_mask,
-        _pad_video(regions, most),
+        features=pad_rows([r.features for r in regions], most),
+        mask=mask,
+        boxes=pad_rows([geometry.to_normalised(r.boxes, *r.size) for r in regions], most),
+        grid=pad_rows(grids, cells.max()) if gridded else None,
+        scores=pad_rows(scores, most) if len(scores) == images else None,
+        class_probs=pad_rows(probs, most) if len(probs) == images else None,
+        image_vector=np.stack(vectors).astype(np.float32) if len(vectors) == images else None,
+        grid_mask=np.arange(cells.max()) < cells[:, None] if gridded and len(set(cells.tolist())) > 1 else None,
+        video=_pad_video(regions, most) if all(r.frames is not None for r in regions) else None,
     )
+
+
+def pad_rows(parts: Sequence[npt.NDArray[Any]], most: int) -> Floats:
+    """Stack arrays ``[n_i, ...]`` to one array ``[I, most, ...]``, with zeros behind the rows of each."""
+    padded = np.zeros((len(parts), most, *parts[0].shape[1:]), dtype=np.float32)
+    for rows, part in zip(padded, parts, strict=True):
+        rows[: len(part)] = part
+    return padded
 
 
 def pad_ids(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Integers:
@@ -81,35 +88,6 @@ def pad_ids(rows: Sequence[Sequence[Sequence[int]]], value: int) -> Integers:
         for c, caption in enumerate(row):
             padded[i, c, : len(caption)] = caption
     return padded
-
-
-def _pad_grids(regions: Sequence[Regions]) -> tuple[Floats | None, Bools | None]:
-    """Cells ``[I, M, G]`` of the grids, and a mask of the real ones where their numbers differ."""
-    grids = [np.asarray(r.grid, np.float32).reshape(-1, r.grid.shape[-1]) for r in regions if r.grid is not None]
-    if len(grids) < len(regions):
-        return None, None
-    counts = np.array([len(cells) for cells in grids])
-    padded = np.zeros((len(grids), counts.max(), grids[0].shape[1]), dtype=np.float32)
-    for row, cells in enumerate(grids):
-        padded[row, : len(cells)] = cells
-    if len(set(counts.tolist())) == 1:
-        return padded, None
-    return padded, np.arange(counts.max()) < counts[:, None]
-
-
-def _pad_class_probs(regions: Sequence[Regions], most: int) -> Floats | None:
-    found = [r.class_probs for r in regions if r.class_probs is not None]
-    if len(found) < len(regions):
-        return None
-    padded = np.zeros((len(found), most, found[0].shape[1]), dtype=np.float32)
-    for row, probs in enumerate(found):
-        padded[row, : len(probs)] = probs
-    return padded
-
-
-def _stack_vectors(regions: Sequence[Regions]) -> Floats | None:
-    found = [r.image_vector for r in regions if r.image_vector is not None]
-    return np.stack(found).astype(np.float32) if len(found) == len(regions) else None
 
 
 def _kept(regions: Regions) -> Bools:
@@ -132,15 +110,11 @@ def temporal_rows(regions: Regions) -> Floats:
     return rows
 
 
-def _pad_video(regions: Sequence[Regions], most: int) -> VideoArrays | None:
-    if any(r.frames is None for r in regions):
-        return None
+def _pad_video(regions: Sequence[Regions], most: int) -> VideoArrays:
     rows = [temporal_rows(r) for r in regions]
     frames = np.zeros((len(regions), most), dtype=np.int64)
-    temporal = np.zeros((len(rows), max(map(len, rows)), rows[0].shape[1]), dtype=np.float32)
-    for i, (r, each) in enumerate(zip(regions, rows, strict=True)):
+    for i, r in enumerate(regions):
         frames[i, : len(r)] = np.asarray(r.frames)
-        temporal[i, : len(each)] = each
     whole = (0.0, 1.0, 0.0, 1.0)
     # rows of the sampled frames are those of the segment alone; rows of the whole video have a place in it
     places = [
@@ -150,7 +124,7 @@ def _pad_video(regions: Sequence[Regions], most: int) -> VideoArrays | None:
     return VideoArrays(
         frames,
         np.array([r.size[1] / r.size[0] for r in regions], dtype=np.float32),
-        temporal,
+        pad_rows(rows, max(map(len, rows))),
         np.array([len(each) for each in rows], dtype=np.int64),
         np.array(places, dtype=np.float32),
     )

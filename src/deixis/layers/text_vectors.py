@@ -13,13 +13,11 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.nn import functional as F
 
 from deixis.cache import TextCache, cache_folder
 from deixis.language.wordpiece import WordPieces
-from deixis.layers.bert import TextEncoder
-from deixis.layers.minilm import minilm_encoder, minilm_folder
+from deixis.layers.arrays import unit
+from deixis.layers.minilm import MiniLm, minilm_folder
 
 WIDTH = 384
 VERSION = 1
@@ -68,7 +66,6 @@ def _from_text(row: str) -> Vectors:
     return np.frombuffer(base64.b85decode(row), dtype="<f2").astype(np.float32)
 
 
-@torch.inference_mode()
 def _encode(texts: Sequence[str]) -> Vectors:
     """Mean of the last layer over the word pieces of each text, normalised to length 1."""
     pieces, encoder = _loaded()
@@ -77,18 +74,11 @@ def _encode(texts: Sequence[str]) -> Vectors:
     order = sorted(range(len(texts)), key=lambda i: len(ids[i]))
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
-        lengths = torch.tensor([len(ids[i]) for i in rows])
-        padded = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
-        for row, i in enumerate(rows):
-            padded[row, : len(ids[i])] = torch.tensor(ids[i])
-        real = torch.arange(padded.shape[1]) < lengths[:, None]
-        bias = torch.zeros(real.shape).masked_fill(~real, -torch.inf)[:, None, None]
-        states = encoder(padded, bias) * real.unsqueeze(-1)
-        out[rows] = F.normalize(states.sum(1) / lengths[:, None], dim=1).numpy()
+        out[rows] = unit(encoder.means([ids[i] for i in rows]))
     return out
 
 
 @lru_cache(maxsize=1)
-def _loaded() -> tuple[WordPieces, TextEncoder]:
+def _loaded() -> tuple[WordPieces, MiniLm]:
     folder = minilm_folder()
-    return WordPieces.load(folder / "vocab.txt"), minilm_encoder(folder)
+    return WordPieces.load(folder / "vocab.txt"), MiniLm(folder)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deixis.language.names import COCO_NOUNS, PART_NOUNS
-from deixis.types import Labels
+from deixis.types import Labels, Phrase, Regions
 
 
 def class_probabilities(lemmas: Sequence[str], labels: Labels, classes: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -30,6 +30,16 @@ def class_probabilities(lemmas: Sequence[str], labels: Labels, classes: Sequence
         elif number is not None:
             row[:] = np.where(labels.ids == number, labels.probs, 0).sum(1, dtype=np.float64)
     return probabilities
+
+
+def phrase_class_probabilities(
+    phrases: Sequence[Phrase], regions: Regions, detector: bool, backbone_classes: tuple[str, ...]
+) -> npt.NDArray[np.float64]:
+    """Probabilities ``[P, N]`` that a region shows the head noun of a phrase; ones where no ``detector`` made them."""
+    if regions.labels is None or not detector:
+        return np.ones((len(phrases), len(regions)))
+    classes = detector_classes(regions.labels, backbone_classes)
+    return class_probabilities([phrase.lemma for phrase in phrases], regions.labels, classes)
 
 
 def names_part(lemma: str) -> bool:

@@ -17,7 +17,7 @@ from deixis.pipelines.ground import along_time
 from deixis.pipelines.information_gain import information_gains
 from deixis.pipelines.models import Models, PhraseGrounder
 from deixis.pipelines.photo import Photo, encode_batch, extract_batch, parse_batch
-from deixis.pipelines.place import PlaceOption, check_option, default_place, place
+from deixis.pipelines.place import PlaceOption, place, place_rule
 from deixis.pipelines.rerank import rank, rerank
 from deixis.pipelines.results import BY_FRAMES, CaptionResult, Warning
 from deixis.pipelines.second_look import first_supported, seen_classes
@@ -38,20 +38,15 @@ class CaptionOptions:
 
 DEFAULT = CaptionOptions()
 
-Measure = Callable[[str], AbstractContextManager[None]]
-"""Timer of a named part of the pipeline."""
-
-
-def untimed(part: str) -> AbstractContextManager[None]:
-    """Measure nothing."""
-    return nullcontext()
+Measure = Callable[[str], AbstractContextManager[object]]
+"""Timer of a named part of the pipeline; ``nullcontext`` measures nothing."""
 
 
 def caption(
-    photos: Sequence[Photo], models: Models, options: CaptionOptions = DEFAULT, measure: Measure = untimed
+    photos: Sequence[Photo], models: Models, options: CaptionOptions = DEFAULT, measure: Measure = nullcontext
 ) -> list[CaptionResult]:
     """Caption photographs and clips; every step is one line of this function or of :func:`finish`."""
-    check_option(models, options.place or default_place(models))
+    options = replace(options, place=place_rule(models, options.place))
     if any(isinstance(photo, Clip) for photo in photos):
         return [
             _caption_clip(one, models, options)
@@ -59,9 +54,12 @@ def caption(
             else caption([one], models, options, measure)[0]
             for one in photos
         ]
-    with measure("encode"):
-        prepare(photos, models, options)
     grounder = models.grounder if reranks(models, options) else None
+    with measure("regions"):
+        extract_batch(photos, models.extractor)
+    with measure("encode"):
+        if models.grounder is not None and (grounder is not None or options.place not in ("attention", "vote")):
+            encode_batch(photos, models.grounder)
     generation = models.captioner.generation
     width = generation.beam if grounder is None else generation.rerank_beam or generation.beam
     with measure("decode"):
@@ -101,7 +99,7 @@ def caption_by_frames(clip: Clip, models: Models, options: CaptionOptions) -> Ca
     """Caption the middle frame of a clip with a captioner of photographs, and ground its words in every frame."""
     clip.regions(models.extractor)  # of all frames, before one of them is a photograph
     (middle,) = caption([clip.photo(clip.middle)], models, options)
-    option = options.place or default_place(models)
+    option = place_rule(models, options.place)
     by_attention = option in get_args(Place)
     tracks = []
     for frame in range(len(clip.times)):
@@ -129,13 +127,18 @@ def caption_by_frames(clip: Clip, models: Models, options: CaptionOptions) -> Ca
 
 
 def finish(
-    photo: Photo, chosen: Candidate, gain: float, models: Models, options: CaptionOptions, measure: Measure = untimed
+    photo: Photo,
+    chosen: Candidate,
+    gain: float,
+    models: Models,
+    options: CaptionOptions,
+    measure: Measure = nullcontext,
 ) -> CaptionResult:
     """Check a sentence and ground its noun phrases."""
     with measure("check"):
         chosen, warnings = run_checks(chosen, photo, models, gain, options.checks)
     with measure("place"):
-        groundings, words = place(chosen, photo, models, options.place or default_place(models), options.heat)
+        groundings, words = place(chosen, photo, models, place_rule(models, options.place), options.heat)
     grounded = GroundedCaption(
         words=chosen.words,
         groundings=groundings,
@@ -152,13 +155,6 @@ def finish(
     return CaptionResult(photo.source, grounded, warnings, chosen.trace)
 
 
-def prepare(photos: Sequence[Photo], models: Models, options: CaptionOptions) -> None:
-    """Extract missing regions, and encode all photographs with the grounder in one pass."""
-    extract_batch(photos, models.extractor)
-    if models.grounder is not None and (reranks(models, options) or options.place not in ("attention", "vote")):
-        encode_batch(photos, models.grounder)
-
-
 def reranks(models: Models, options: CaptionOptions) -> bool:
     """Return whether beams are reranked: if the grounder reads the captioner's regions and has rerank weights."""
     grounder = models.grounder
@@ -170,7 +166,7 @@ def caption_stream(
     photos: Iterable[Photo],
     models: Models,
     options: CaptionOptions = DEFAULT,
-    measure: Measure = untimed,
+    measure: Measure = nullcontext,
 ) -> Iterator[CaptionResult]:
     """Caption any number of photographs in batches, in their order; ``measure`` times the parts of the pipeline.
 

@@ -21,7 +21,7 @@ def check(photo: Photo, caption: str, grounder: PhraseGrounder) -> CheckResult:
         raise DeixisError("the caption has no words. Write a sentence about the photograph.")
     found = ground_queries(photo, [caption_query(parsed)], grounder)
     whole = replace(parsed.phrase(0, len(parsed)), text=caption)
-    (evidence,) = grounder.evidence(photo.encoded(grounder), [whole])
+    (evidence,) = grounder.evidence(photo.encoded(grounder), [whole], [parsed])
     grounded = GroundedCaption(
         words=parsed.tokens,
         groundings=tuple(found),

@@ -30,8 +30,8 @@ def run_checks(
     looked = SecondLook(candidate)
     if "second-look" in checks:
         looked = second_look(candidate, photo, models.extractor)
-    warnings = []
-    if "ood" in checks and is_ood(photo, models):
+    warnings, ood = [], models.captioner.ood
+    if "ood" in checks and ood is not None and ood.is_ood(photo.regions(models.extractor)):
         warnings.append(OUT_OF_DISTRIBUTION)
     warnings += subject_warnings(looked)
     if not looked.template_prob:  # the sentence is the captioner's
@@ -54,18 +54,12 @@ def subject_warnings(looked: SecondLook) -> list[Warning]:
     return [Warning("template_caption", message, lowers_confidence=not confident)]
 
 
-def is_ood(photo: Photo, models: Models) -> bool:
-    """Return whether the photograph is out of the captioner's training distribution."""
-    detector = models.captioner.ood
-    return detector is not None and detector.is_ood(photo.regions(models.extractor))
-
-
 def matches(candidate: Candidate, photo: Photo, models: Models) -> bool:
     """Return whether the grounder's match probability is high enough; True where there is no such probability."""
     grounder = models.grounder
     if grounder is None or not candidate.words:
         return True
     parsed = photo.parse(candidate.words)
-    (evidence,) = grounder.evidence(photo.encoded(grounder), [parsed.phrase(0, len(parsed))])
+    (evidence,) = grounder.evidence(photo.encoded(grounder), [parsed.phrase(0, len(parsed))], [parsed])
     probability = grounder.caption_probability(evidence)
     return probability is None or probability >= MIN_PRESENCE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import get_args
 
 from deixis.errors import DeixisError
 from deixis.language.parse import parse
@@ -66,12 +65,7 @@ def along_time(found: Sequence[Grounding], times: Sequence[float]) -> Grounding:
 
 def check_place(grounder: PhraseGrounder, place: str) -> None:
     """Raise an error if a grounder has no box rule of that name."""
-    from deixis.methods.albef.model import AlbefGrounder
-
-    heat = isinstance(grounder, AlbefGrounder)
-    known = get_args(HeatPlace) if heat else get_args(Place)
-    if heat and grounder.extractor is None:
-        known = ("threshold",)  # no proposals to choose from
-    if place not in known:
-        kind = "heat maps" if heat else "attention over regions"
-        raise DeixisError(f"{grounder.name} finds boxes by {kind}. Its --place is {' or '.join(known)}, not {place}.")
+    if place not in grounder.box_rules:
+        kind = "attention over regions" if "attention" in grounder.box_rules else "heat maps"
+        known = " or ".join(grounder.box_rules)
+        raise DeixisError(f"{grounder.name} finds boxes by {kind}. Its --place is {known}, not {place}.")

@@ -16,6 +16,7 @@ from deixis.model_folder import read_config, require_torch
 from deixis.types import Grounding, Phrase, RerankWeights
 
 if TYPE_CHECKING:
+    from deixis.language.parse import Parse
     from deixis.language.queries import Query
     from deixis.methods.updown.model import Captioner
     from deixis.vision.blank import BlankRegions
@@ -33,10 +34,15 @@ class PhraseGrounder(Protocol):
 
     name: str
     hash: str
+    calls: Any  # what runs its network; ``calls.backend`` names it
 
     @property
     def extractor(self) -> RegionExtractor | None:
         """The extractor of its regions; None: it reads pixels."""
+
+    @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of its box rules."""
 
     @property
     def rerank_weights(self) -> RerankWeights | None:
@@ -48,8 +54,8 @@ class PhraseGrounder(Protocol):
     def ground(self, photo: Any, queries: Sequence[Query], place: Any = None) -> list[Grounding]:
         """Return a grounding for every phrase of the queries; ``place`` overrides the box rule."""
 
-    def evidence(self, photo: Any, phrases: Sequence[Phrase]) -> list[float]:
-        """Return a match score of each text with the photograph."""
+    def evidence(self, photo: Any, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None) -> list[float]:
+        """Return a match score of each text with the photograph; ``parses`` are those of the texts, if known."""
 
     def phrase_probability(self, evidence: float) -> float:
         """Return the probability that a phrase with this evidence is present."""
@@ -80,7 +86,8 @@ class Models:
     @property
     def backends(self) -> dict[str, str]:
         """What runs each network, by the name of its model."""
-        return {one.name: backend_of(one) for one in (self.captioner, self.grounder) if one is not None}
+        found = {one.name: backend_of(one) for one in (self.captioner, self.grounder) if one is not None}
+        return {**found, "the extractor": self.extractor.backend}
 
     @cached_property
     def extractor(self) -> RegionExtractor:
@@ -131,11 +138,12 @@ def model_folder(given: str | Path) -> Path:
 
     A name of the package has precedence; a folder with the same name is given as ``./NAME``.
     """
-    names = model_names()
-    if str(given) in names:
-        return PACKAGE / given
+    name = str(given)
+    if Path(name).name == name and (PACKAGE / name / "weights.safetensors").is_file():
+        return PACKAGE / name
     if Path(given).is_dir():
         return Path(given)
+    names = model_names()
     if str(given) in (DEFAULT_CAPTIONER, DEFAULT_GROUNDER):
         raise DeixisError(
             f"the model {given} does not come with this version. Give --model the folder of a trained model "
@@ -208,6 +216,6 @@ def on_cpu(device: str) -> bool:
 
 
 def backend_of(model: Captioner | PhraseGrounder) -> str:
-    """Return what runs the network of a model: "numpy" or "torch"."""
-    calls = getattr(model, "calls", None)  # matchers and ReIR have torch only
-    return "torch" if calls is None else str(calls.backend)
+    """Return what runs the network of a model: "numpy" or "torch"; "none" for a grounder without a network."""
+    calls = getattr(model, "calls", None)
+    return "none" if calls is None else str(calls.backend)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -13,15 +14,42 @@ from rich.text import Text
 
 from deixis.cache import PICTURE, make_cache_folder
 from deixis.errors import DeixisError, UsageError, display_name
-from deixis.files import make_folder
+from deixis.files import json_text, make_folder
 from deixis.localize.attention import branch_groundings
+from deixis.pipelines.captions_file import CaptionsFile
 from deixis.pipelines.results import CaptionResult
 from deixis.show.draw import caption_spans, text_on
 from deixis.show.drawing import save_drawing
+from deixis.show.plain_console import PlainConsole
 from deixis.show.terminal import encode_picture, find_protocol
 from deixis.types import GroundedCaption
 
 PICTURES = (".png", ".jpg", ".jpeg", ".svg", ".webp")
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionOutput:
+    """Where captions are written: to stdout, as lines of a file, as pictures."""
+
+    console: PlainConsole  # for notes
+    alone: bool  # there is one photograph
+    as_json: bool  # lines of JSON to stdout
+    file: CaptionsFile | None
+    pictures: Mapping[str, Path]  # of :func:`picture_files`; empty: none are drawn
+    branches: Path | None  # of :func:`save_branches`
+
+    def write(self, result: CaptionResult) -> None:
+        """Write one caption to all of them; without a file, sentences for people are printed."""
+        if self.pictures:
+            save_picture(result, self.pictures[result.caption.image])
+        if self.branches is not None:
+            save_branches(result, self.branches)
+        if self.file is not None:
+            self.file.write(result.to_dict())
+        if self.as_json:
+            print(json_text(result.to_dict()), flush=True)
+        elif self.file is None:
+            print_caption(result, self.console, self.alone, bool(self.pictures))
 
 
 def print_caption(result: CaptionResult, console: Console, alone: bool, drawn: bool) -> None:

@@ -66,7 +66,7 @@ class Photo:
     def regions(self, extractor: RegionExtractor) -> Regions:
         """Return the regions by this extractor."""
         if not self.has_regions(extractor):
-            self._regions[extractor.name] = extractor.extract(self.image, image_id=self.name)
+            extract_batch([self], extractor)
         return self._regions[extractor.name]
 
     def has_regions(self, extractor: RegionExtractor) -> bool:
@@ -103,7 +103,7 @@ class Photo:
 def extract_batch(photos: Sequence[Photo], extractor: RegionExtractor) -> None:
     """Extract the regions that photographs lack, in one pass of the networks; clips have passes of their own."""
     new = [photo for photo in photos if type(photo) is Photo and not photo.has_regions(extractor)]
-    if len(new) > 1:
+    if new:
         found = extractor.extract_batch([photo.image for photo in new], [photo.name for photo in new])
         for photo, regions in zip(new, found, strict=True):
             photo._regions[extractor.name] = regions

@@ -23,19 +23,19 @@ Groundings = tuple[tuple[Grounding, ...], tuple[Grounding, ...]]
 """Of noun phrases, and of single words."""
 
 
-def default_place(models: Models) -> PlaceOption:
-    """Return the place rule that is used where none is asked for."""
-    return models.captioner.generation.place if models.grounder is None else "grounder"
+def place_rule(models: Models, asked: PlaceOption | None) -> PlaceOption:
+    """Return the asked place rule; without one, that of the grounder, or the captioner's where there is none.
 
-
-def check_option(models: Models, option: PlaceOption) -> None:
-    """Raise an error if these models have no box rule of that name."""
+    Raise an error if these models have no such rule.
+    """
+    option = asked or (models.captioner.generation.place if models.grounder is None else "grounder")
     if option in get_args(Place):
-        return
+        return option
     if models.grounder is None:
         raise DeixisError(f"--place {option} needs a grounder. Give one with --grounder, or use --place attention.")
     if option != "grounder":
         check_place(models.grounder, option)
+    return option
 
 
 def place(candidate: Candidate, photo: Photo, models: Models, option: PlaceOption, heat: bool = False) -> Groundings:
@@ -75,7 +75,7 @@ def by_attention(candidate: Candidate, parsed: Parse, photo: Photo, models: Mode
 def by_grounder(parsed: Parse, photo: Photo, models: Models, option: PlaceOption, heat: bool) -> Groundings:
     """Ground phrases with the grounder, in their sentence; a head word has the box of its phrase."""
     grounder = models.grounder
-    assert grounder is not None  # see check_option
+    assert grounder is not None  # see place_rule
     wanted = visible_phrases(parsed)
     rule = None if option == "grounder" else option
     found = ground_queries(photo, [Query(parsed, wanted)], grounder, rule) if wanted else []

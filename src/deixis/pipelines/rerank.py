@@ -18,7 +18,7 @@ from deixis.language.queries import visible_phrases
 from deixis.language.sentence import repeats_word
 from deixis.pipelines.models import PhraseGrounder
 from deixis.pipelines.photo import Photo
-from deixis.types import Candidate, Phrase
+from deixis.types import Candidate
 
 MIN_PROB = 1e-3
 """Smallest probability of a phrase that is told from 0."""
@@ -56,7 +56,7 @@ def rank(
         scores = [s - REPEAT_PENALTY * repeats_word(c.words) for s, c in zip(scores, beam, strict=True)]
     if seen:
         scores = [s + SEEN_WEIGHT * named_share(c, photo, seen) for s, c in zip(scores, beam, strict=True)]
-    return [beam[i] for i in sorted(range(len(beam)), key=lambda i: -scores[i])]
+    return [beam[i] for i in sorted(range(len(beam)), key=scores.__getitem__, reverse=True)]
 
 
 def named_share(candidate: Candidate, photo: Photo, classes: Collection[str]) -> float:
@@ -74,11 +74,11 @@ def match_scores(beam: Sequence[Candidate], photo: Photo, grounder: PhraseGround
     assert weights is not None
     parses = [photo.parse(candidate.words) for candidate in beam]
     sentences = [parsed.phrase(0, len(parsed)) for parsed in parses]
-    phrases: list[tuple[Phrase, ...]] = [visible_phrases(parsed) if weights.weakest_phrase else () for parsed in parses]
+    phrases = [visible_phrases(parsed) if weights.weakest_phrase else () for parsed in parses]
     encoded = photo.encoded(grounder)
+    if not weights.weakest_phrase:
+        return [weights.caption * one for one in grounder.evidence(encoded, sentences, parses)]
     evidence = iter(grounder.evidence(encoded, [*sentences, *(phrase for each in phrases for phrase in each)]))
     scores = [weights.caption * next(evidence) for _ in sentences]
-    if not weights.weakest_phrase:
-        return scores
     weakest = [min((grounder.phrase_probability(next(evidence)) for _ in each), default=0.0) for each in phrases]
     return [s + weights.weakest_phrase * math.log(max(p, MIN_PROB)) for s, p in zip(scores, weakest, strict=True)]

@@ -18,11 +18,13 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.localize.batched_votes import votes
 from deixis.methods.scan.model import ScanGrounder
+from deixis.methods.scan.network import ScanNet
 from deixis.methods.scan.recipes import SCAN_RECIPES
 from deixis.methods.scan.train import train_scan
 from deixis.methods.updown.batches import make_examples
 from deixis.methods.updown.losses.self_critical import Reward, cider_reward, consistency_reward, match_reward
 from deixis.methods.updown.recipes import SELF_CRITICAL, UpDownRecipe
+from deixis.model_folder import torch_network
 from deixis.training.callbacks import Callbacks
 from deixis.training.data import TrainingData
 from deixis.training.supervision import SourceModel
@@ -54,7 +56,9 @@ class TranslatedMatcher:
         temperature: float = 0.0,
         target: Literal["attention", "vote"] = "attention",
     ) -> None:
-        self.matcher = grounder.network.requires_grad_(False)
+        network = torch_network(grounder.network)
+        assert isinstance(network, ScanNet)
+        self.matcher = network.requires_grad_(False)
         self.target = target
         if temperature:
             self.matcher.config = replace(self.matcher.config, temperature=temperature)
@@ -114,7 +118,7 @@ def load_teachers(
     if recipe.teacher:
         teacher = load_or_train(recipe.teacher, teacher, out / "teacher", recipe.seed, data, callbacks)
         config = recipe.distillation
-        matcher = ScanGrounder.from_pretrained(teacher)
+        matcher = ScanGrounder.from_pretrained(teacher, backend="torch")
         attention = TranslatedMatcher(matcher, vocabulary, parses, config.temperature, config.target).attention
         sources.append(SourceModel.read("teacher", teacher))
     rewards: dict[str, tuple[float, Reward]] = {}
@@ -127,7 +131,7 @@ def load_teachers(
             reward_model = teacher
         place = out / "reward-model"
         reward_model = load_or_train(recipe.reward_model, reward_model, place, recipe.seed, data, callbacks)
-        grounder = ScanGrounder.from_pretrained(reward_model)
+        grounder = ScanGrounder.from_pretrained(reward_model, backend="torch")
         rewards |= _matcher_rewards(recipe, TranslatedMatcher(grounder, vocabulary, parses), vocabulary, parses)
         sources.append(SourceModel.read("reward model", reward_model))
     return Teachers(attention, rewards, tuple(sources))

@@ -1,7 +1,8 @@
-"""The engine: loaded models and the one thread that answers all requests.
+"""The engine: loaded models, threads that extract the regions of photographs, and one thread that answers.
 
-Requests that arrive within a few milliseconds are answered as one batch. The number of complete requests is bounded; a
-request beyond the bound is refused with a time to retry, before its body is read.
+Requests whose regions are ready within a few milliseconds of each other are answered as one batch, while the regions of
+the next ones are extracted. The number of complete requests is bounded; a request beyond the bound is refused with a
+time to retry, before its body is read.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -36,6 +37,7 @@ from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, Models,
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.results import MIN_PRESENCE, CaptionResult
 from deixis.serve.problems import BusyError
+from deixis.threads import available_cores
 from deixis.types import SCHEMA, AttentionTrace, HeatMap, Json, Regions
 from deixis.vision.extractor import RegionExtractor
 
@@ -96,6 +98,8 @@ Ask = CaptionAsk | GroundAsk | CheckAsk
 class _Job:
     ask: Ask
     answer: Future[Json]
+    photo: Future[Photo]  # with its regions
+    asked: float = field(default_factory=time.perf_counter)
 
 
 class Engine:
@@ -114,7 +118,8 @@ class Engine:
         self._regions: OrderedDict[str, dict[str, Regions]] = OrderedDict()  # of the last photographs, by hash
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._open = True
-        self._lock = threading.Lock()  # for under_way and the queue
+        self._lock = threading.Lock()  # for under_way, the pool and the kept regions
+        self._pool = ThreadPoolExecutor(available_cores(), "deixis-regions")
         self._thread = threading.Thread(target=self._work, name="deixis-engine", daemon=True)
         self._thread.start()
 
@@ -155,11 +160,11 @@ class Engine:
 
     def ask(self, ask: Ask) -> Future[Json]:
         """Queue a request and return its future answer; requests accepted before :meth:`close` are answered."""
-        job = _Job(ask, Future())
+        job = _Job(ask, Future(), Future())
         with self._lock:
             if not self._open:
                 raise BusyError(STOPPING, 5)
-            self._jobs.put(job)
+            self._pool.submit(self._open_photo, job)
         return job.answer
 
     def warm(self) -> None:
@@ -176,22 +181,35 @@ class Engine:
     def close(self) -> None:
         """Answer the accepted requests, then stop."""
         with self._lock:
-            if self._open:
-                self._open = False
-                self._jobs.put(None)
+            first, self._open = self._open, False
+        if first:
+            self._pool.shutdown()
+            self._jobs.put(None)
         self._thread.join()
+
+    # In the threads of the pool -------------------------------------------------------------------------------------
+
+    def _open_photo(self, job: _Job) -> None:
+        """Open the photograph of a request and extract its regions, then queue the request for its answer."""
+        if not job.answer.cancelled():
+            try:
+                job.photo.set_result(self._photo(job.ask))
+            except Exception as error:
+                job.photo.set_exception(error)
+        self._jobs.put(job)
 
     # In the thread of the engine ------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         with cache_disabled():
-            running = True
+            running, ended = True, 0.0
             while running:
                 batch, running = self._collect()
-                started = time.perf_counter()
                 self._answer([job for job in batch if job.answer.set_running_or_notify_cancel()])
                 if batch:
-                    self._pace += 0.2 * ((time.perf_counter() - started) / len(batch) - self._pace)
+                    end, started = time.perf_counter(), max(ended, min(job.asked for job in batch))
+                    self._pace += 0.2 * ((end - started) / len(batch) - self._pace)
+                    ended = end
                     self.batches += 1
                     self.answered += len(batch)
 
@@ -215,7 +233,7 @@ class Engine:
         together: dict[str, list[tuple[_Job, CaptionAsk, Photo]]] = {}
         for job in batch:
             try:
-                photo = self._photo(job.ask)
+                photo = job.photo.result()
                 if isinstance(job.ask, CaptionAsk):
                     together.setdefault(job.ask.model, []).append((job, job.ask, photo))
                 else:
@@ -252,10 +270,11 @@ class Engine:
     def _photo(self, ask: Ask) -> Photo:
         """Return the photograph of a request; the regions of the last photographs are kept."""
         digest = hashlib.sha256(ask.photo).hexdigest()
-        regions = self._regions.setdefault(digest, {})
-        self._regions.move_to_end(digest)
-        if len(self._regions) > self.limits.kept:
-            self._regions.popitem(last=False)
+        with self._lock:
+            regions = self._regions.setdefault(digest, {})
+            self._regions.move_to_end(digest)
+            if len(self._regions) > self.limits.kept:
+                self._regions.popitem(last=False)
         if is_clip_content(ask.photo):
             bounds = ClipLimits(len(ask.photo), self.limits.pixels, self.limits.clip_frames, self.limits.clip_seconds)
             photo: Photo = Clip("", regions=regions, open_clip=partial(sample_clip, ask.photo, limits=bounds))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from deixis.training.callbacks import Callbacks, Step
 from deixis.training.checkpoint import Progress
 from deixis.training.log import append_line, cut_log, read_log
 from deixis.training.parts import Order
+from deixis.training.prefetch import ahead
 from deixis.training.recipe import Phase, Recipe, Schedule
 from deixis.training.types import Line, Scores
 
@@ -56,9 +57,10 @@ def train(
     last, for phases that start from the best epoch. ``collate(examples, keys)`` makes a batch; ``keys`` are the random
     keys of the examples (:mod:`deixis.layers.noise`).
 
-    A batch is computed in ``recipe.accumulate`` parts; their terms are weighted by their number of examples.
-    ``prefetch`` gets the examples of the next batch before the current one is computed. ``after_step`` is called after
-    each step of the optimiser. A recipe of no epochs validates and saves the initial network.
+    A batch is computed in ``recipe.accumulate`` parts; their terms are weighted by their number of examples. A thread
+    collates the next part while the current one is computed. In this thread ``prefetch`` gets the examples of the batch
+    after that. ``after_step`` is called after each step of the optimiser. A recipe of no epochs validates and saves the
+    initial network.
     ``order(seed, epoch)`` gives the rows of the examples of an epoch; without it, every example occurs once, shuffled.
 
     An interrupted run resumes from its last checkpoint (at most ``save_every`` seconds old) with identical results:
@@ -90,8 +92,15 @@ def train(
                 optimiser.state.clear()
         network.train()
         shuffled = (order or _shuffle(len(examples)))(recipe.seed, progress.epoch)
-        for rows, following in pairwise([*_batches(shuffled, recipe.batch_images, progress.batch), shuffled[:0]]):
-            prefetch([examples[i] for part in _shares(following, recipe.accumulate) for i in part.rows])
+        batches = list(_batches(shuffled, recipe.batch_images, progress.batch))
+
+        def make(part: _Share) -> Batch:
+            if part.following:
+                prefetch([examples[i] for i in part.following])
+            return collate([examples[i] for i in part.rows], sample_keys(part.seed, part.rows))
+
+        collated = ahead(make, _parts(batches, recipe, progress.step))
+        for rows in batches:
             lr = step_lr(recipe.schedule, progress.lr, progress.step, steps)
             if recipe.schedule.cosine:
                 lr = cosine_lr(recipe.schedule, progress.lr, progress.epoch, progress.batch, recipe.epochs)
@@ -99,11 +108,10 @@ def train(
                 group["lr"] = lr
             optimiser.zero_grad()
             logged: list[dict[str, Tensor]] = []
-            seed = _step_seed(recipe.seed, progress.step)
-            for part in _shares(rows, recipe.accumulate):
+            for part in _shares(rows, recipe, progress.step):
+                batch = to_device(next(collated), device)
                 with distributed.replicated(part.whole):
-                    batch = to_device(collate([examples[i] for i in part.rows], sample_keys(seed, part.rows)), device)
-                    torch.manual_seed(seed)  # for numbers that do not belong to a sample
+                    torch.manual_seed(part.seed)  # for numbers that do not belong to a sample
                     with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
                         terms: dict[str, Tensor] = network(phase, batch, progress.step / steps)
                 logged.append(_backward(terms, part.weight))
@@ -146,14 +154,26 @@ class _Share:
     rows: list[int]
     whole: bool  # every process computes the whole part, because it has fewer rows than there are processes
     weight: float  # of its loss terms: their share in the batch
+    seed: int  # of the step
+    following: Sequence[int] = ()  # of the first part: the rows of this process in the next batch
 
 
-def _shares(rows: np.ndarray, parts: int) -> Iterator[_Share]:
+def _shares(rows: np.ndarray, recipe: Recipe, step: int) -> Iterator[_Share]:
     """Split a batch into parts, and each part over the processes."""
-    for part in np.array_split(rows, min(parts, len(rows))) if len(rows) else ():
+    seed = _step_seed(recipe.seed, step)
+    for part in np.array_split(rows, min(recipe.accumulate, len(rows))) if len(rows) else ():
         whole, weight = len(part) < distributed.processes(), len(part) / len(rows)
         mine = part.tolist() if whole else distributed.share(part.tolist())
-        yield _Share(list(mine), whole, weight / distributed.processes() if whole else weight)
+        yield _Share(list(mine), whole, weight / distributed.processes() if whole else weight, seed)
+
+
+def _parts(batches: Sequence[np.ndarray], recipe: Recipe, step: int) -> Iterator[_Share]:
+    """Yield the parts of all batches of an epoch; ``step`` is that of the first."""
+    for number, (rows, after) in enumerate(zip_longest(batches, batches[1:], fillvalue=np.empty(0, int)), step):
+        following = [row for part in _shares(after, recipe, number + 1) for row in part.rows]
+        for part in _shares(rows, recipe, number):
+            yield replace(part, following=following)
+            following = []
 
 
 def _backward(terms: dict[str, Tensor], weight: float) -> dict[str, Tensor]:

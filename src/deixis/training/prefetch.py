@@ -1,13 +1,33 @@
-"""Load the examples of the next batch in background threads."""
+"""Load and collate the next batch in background threads."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+
+def ahead(make: Callable[[Key], Value], keys: Iterable[Key]) -> Iterator[Value]:
+    """Yield ``make(key)`` of each key; a thread makes the next value while the caller uses the current one.
+
+    ``make`` must not use random numbers of torch's or NumPy's global generators, which the caller may use meanwhile.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        waiting: deque[Future[Value]] = deque()
+        try:
+            for key in keys:
+                waiting.append(pool.submit(make, key))
+                if len(waiting) > 1:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 class Prefetch(Generic[Value]):

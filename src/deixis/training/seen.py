@@ -41,6 +41,19 @@ def seen_images(models: Sequence[Path], kind: str, folder: Path, images: Iterabl
     return [image for image in images if image_key(kind, folder, image) in keys] if keys else []
 
 
+def require_unseen(
+    models: Sequence[Path], kind: str, folder: Path, split: str, images: Sequence[str], allowed: bool
+) -> int:
+    """Raise if images of a split are training images of a model; return their number where that is allowed."""
+    seen = seen_images(models, kind, folder, images)
+    if seen and not allowed:
+        raise DeixisError(
+            f"{models[0]} was trained on {len(seen):,} of the {len(images):,} images of {folder} ({split}), "
+            f"such as {seen[0]}. Choose another split, or add --allow-seen."
+        )
+    return len(seen)
+
+
 def _read(model: Path) -> list[str]:
     if not (model / SEEN).is_file():
         return []

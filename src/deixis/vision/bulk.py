@@ -9,7 +9,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -21,6 +21,7 @@ from deixis.clips import frame_files
 from deixis.data import Sample, Segment, scenes
 from deixis.errors import DeixisError
 from deixis.images import load_image
+from deixis.threads import COUNTS, OF_NUMPY, available_cores
 from deixis.types import Regions
 from deixis.vision.store import Contents
 
@@ -43,13 +44,8 @@ def processes_for(asked: int | None, images: int) -> int:
     return available_cores() if images >= MIN_IMAGES_FOR_WORKERS else 1
 
 
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 MIN_IMAGES_FOR_WORKERS = 24
-"""Minimum number of images per process; a process takes seconds to import torch."""
+"""Minimum number of images; a process takes up to seconds to import its libraries and to load its networks."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +162,8 @@ class _Member:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.process: BaseProcess = context.Process(target=_work, args=(other, make), daemon=True)
-        self.process.start()
+        with _one_thread():
+            self.process.start()
         other.close()
         self.batches: deque[list[Attempt]] = deque()
 
@@ -207,6 +204,21 @@ class _Member:
         self.connection.close()
         self.process.terminate()
         self.process.join()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let processes that are started here use one thread each, because together they use all cores."""
+    before = {name: os.environ.get(name) for name in (*COUNTS, OF_NUMPY)}
+    os.environ.update(dict.fromkeys(before, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _work(connection: Connection, make: Callable[[], Extractor]) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from deixis import boxes as geometry
 from deixis.errors import DeixisError
+from deixis.model_folder import require_torch
 from deixis.types import Json, Regions, require_extractor
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.descriptions import check_description, extractor_name
@@ -20,7 +21,7 @@ from deixis.vision.frames import join_frames
 from deixis.vision.grid_extractor import VERSION as GRID_VERSION
 from deixis.vision.grid_extractor import GridExtractor, variant_of
 from deixis.vision.offline import offline
-from deixis.vision.pixels import Picture, as_array, as_rgb
+from deixis.vision.pixels import Picture, as_array
 from deixis.vision.proposals import Proposals, Proposer, TransformersDetector
 from deixis.vision.proposals import by_name as proposer_by_name
 from deixis.vision.proposals import default as default_proposer
@@ -71,6 +72,8 @@ class RegionExtractor:
 
     @cached_property
     def _parts(self) -> tuple[Backbone, Proposer]:
+        if not self.is_imported:
+            require_torch(f"the extractor {self.name} (version 1)")
         import torch
 
         backbone, proposer = self._given or build_parts(self.description)
@@ -111,6 +114,13 @@ class RegionExtractor:
         return self
 
     @property
+    def backend(self) -> str:
+        """What runs the backbone: "onnxruntime" (version 2), "torch" (version 1), or "none" for imported features."""
+        if self.is_imported:
+            return "none"
+        return "onnxruntime" if self.description.get("version") == GRID_VERSION else "torch"
+
+    @property
     def is_detector(self) -> bool:
         """Whether boxes come from a detector, whose scores are probabilities of whole objects."""
         return str(self.description.get("proposals", {}).get("supervision", "")).startswith("boxes")
@@ -139,14 +149,14 @@ class RegionExtractor:
             return self.extract_batch([image], [image_id])[0]
         if self.version2 is not None:
             return replace(self.version2.extract(image, boxes, image_id), extractor=self.name)
-        return self._pooled([as_rgb(image)], [geometry.as_boxes(boxes).astype(np.float32)], [None])[0]
+        return self._pooled([as_array(image)], [geometry.as_boxes(boxes).astype(np.float32)], [None])[0]
 
     def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
         """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
         if self.version2 is not None:
             return [replace(each, extractor=self.name) for each in self.version2.extract_batch(images, image_ids)]
-        given = [as_rgb(image) for image in images]
-        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
+        given = [as_array(image) for image in images]
+        found = propose_batch(self.proposer, given, image_ids)
         return self._pooled(given, [each.boxes for each in found], found)
 
     def _pooled(

@@ -7,27 +7,35 @@ its features also have the class probabilities of the detector and the names of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from deixis import boxes as geometry
+from deixis.threads import several_threads
 from deixis.types import ByteGrid, Json, Labels, Regions
 from deixis.vision import pooling
 from deixis.vision.descriptions import extractor_name
 from deixis.vision.frames import join_frames
+from deixis.vision.lite2 import DESCRIPTION as BACKBONE
 from deixis.vision.lite2 import Lite2, Maps
-from deixis.vision.pixels import Picture, as_array, as_rgb
-from deixis.vision.proposals import CocoSsdAndParts, Proposals, Proposer, fast_search
+from deixis.vision.pixels import Picture, as_array
+from deixis.vision.proposals import CocoSsdAndParts, Proposals, Proposer, SelectiveSearch
 from deixis.vision.proposals.base import propose_batch
+from deixis.vision.proposals.people import NAMES
 
 VERSION = 2
 """Version in descriptions; the numbers of a version do not change."""
 CLASS_WEIGHT = 8.0
 """Factor of the detector's class probabilities; the other parts of a feature have lengths of about 10."""
 
-VARIANTS: dict[str, Proposer] = {"v2": fast_search(), "v2-detector": CocoSsdAndParts()}
+VARIANTS: dict[str, Proposer] = {
+    "v2": SelectiveSearch(limit=48, coarseness=(100, 300)),
+    "v2-detector": CocoSsdAndParts(),
+}
 
 
 class GridExtractor:
@@ -42,6 +50,7 @@ class GridExtractor:
         self.proposer = VARIANTS[variant]
         self.description = describe(variant)
         self.name = extractor_name(self.description)
+        self.classes: int = self.description["pooling"]["classes"]  # of the detector
 
     @cached_property
     def backbone(self) -> Lite2:
@@ -55,21 +64,29 @@ class GridExtractor:
         """
         if boxes is None:
             return self.extract_batch([image], [image_id])[0]
-        rgb = as_rgb(image)
+        rgb = as_array(image)
         return self._regions(rgb, geometry.as_boxes(boxes).astype(np.float32), self.backbone.maps([rgb])[0], None)
 
     def extract_batch(self, images: Sequence[Picture], image_ids: Sequence[str]) -> list[Regions]:
         """Return the regions of photographs, in one pass of the detector and of the backbone for each input size."""
-        given = [as_rgb(image) for image in images]
-        found = propose_batch(self.proposer, [as_array(image) for image in given], image_ids)
-        maps = self.backbone.maps(given)
+        given = [as_array(image) for image in images]
+        with ThreadPoolExecutor(1) if several_threads() else nullcontext() as pool:  # beside the proposals
+            later = None if pool is None else pool.submit(self._maps, given)
+            found = propose_batch(self.proposer, given, image_ids)
+            maps = self._maps(given) if later is None else later.result()
         return [self._regions(image, of.boxes, each, of) for image, of, each in zip(given, found, maps, strict=True)]
 
-    def _regions(self, image: Picture, places: npt.NDArray[np.float32], maps: Maps, found: Proposals | None) -> Regions:
-        height, width = as_array(image).shape[:2]
+    def _maps(self, images: Sequence[Picture]) -> list[Maps]:
+        return self.backbone.maps(images)
+
+    def _regions(
+        self, image: npt.NDArray[np.uint8], places: npt.NDArray[np.float32], maps: Maps, found: Proposals | None
+    ) -> Regions:
+        height, width = image.shape[:2]
+        probs = None if found is None else found.class_probs
         return Regions(
             boxes=places,
-            features=self._features(maps, places, (width, height), found),
+            features=repool(maps.grids, places, (width, height), self.classes, probs),
             size=(width, height),
             scores=None if found is None else found.scores,
             labels=self._labels(maps, places, (width, height), found),
@@ -81,12 +98,6 @@ class GridExtractor:
     def extract_video(self, frames: Sequence[Picture], image_id: str = "") -> Regions:
         """Return the regions of the sampled frames of one video segment; all frames have the same size."""
         return join_frames([self.extract(frame, image_id=image_id) for frame in frames], image_id)
-
-    def _features(
-        self, maps: Maps, boxes: npt.NDArray[np.float32], size: tuple[int, int], found: Proposals | None
-    ) -> npt.NDArray[np.float16]:
-        probs = None if found is None else found.class_probs
-        return repool(maps.grids, boxes, size, self.description["pooling"]["classes"], probs)
 
     def _labels(
         self, maps: Maps, boxes: npt.NDArray[np.float32], size: tuple[int, int], found: Proposals | None
@@ -104,7 +115,7 @@ class GridExtractor:
         rows, columns = min(self.grid, height), min(self.grid, width)
         x, y = np.meshgrid(np.arange(columns) / columns, np.arange(rows) / rows)
         tiles = np.stack([x, y, x + 1 / columns, y + 1 / rows], axis=-1).reshape(-1, 4) * np.tile(size, 2)
-        cells = repool(maps.grids, tiles, size, self.description["pooling"]["classes"])
+        cells = repool(maps.grids, tiles, size, self.classes)
         return cells.reshape(rows, columns, -1)
 
 
@@ -143,18 +154,21 @@ def describe(variant: str) -> Json:
     proposer = VARIANTS[variant]
     return {
         "version": VERSION,
-        "backbone": Lite2.describe(),
+        "backbone": BACKBONE,
         "proposals": proposer.describe(),
         "pooling": {
             "surroundings": pooling.SURROUNDINGS,
             "grid_weight": pooling.GRID_WEIGHT,
             "position_weight": pooling.POSITION_WEIGHT,
             "class_weight": CLASS_WEIGHT,
-            "classes": proposer.classes if isinstance(proposer, CocoSsdAndParts) else 0,
+            "classes": len(NAMES) if isinstance(proposer, CocoSsdAndParts) else 0,
         },
     }
 
 
 def variant_of(description: Json) -> str | None:
     """Return the variant with this description; None if this installation has none."""
-    return next((variant for variant in VARIANTS if describe(variant) == description), None)
+    named = {"selective-search": "v2", "coco-ssd+parts": "v2-detector"}.get(
+        description.get("proposals", {}).get("name")
+    )
+    return named if named is not None and describe(named) == description else None

@@ -15,19 +15,31 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
 
+from deixis.layers.arrays import linear, softmax
 from deixis.types import ByteGrid, Json
 from deixis.vision.classes import imagenet_classes
-from deixis.vision.networks import OnnxNetwork, read_compressed, softmax
+from deixis.vision.networks import OnnxNetwork, read_compressed
 from deixis.vision.pixels import Picture, resized, same_shape, scaled
 
 NAME = "efficientnet-lite2-int8"
-NETWORK, NETWORK_SHA256 = "lite2-int8.onnx.xz", "e8ae0e0efc1294bdd66c452b94254a7a011f3b41c5c80a23415fc69ae61cbb8d"
+NETWORK, NETWORK_SHA256 = "lite2-int8.onnx.z", "dcad919a3d89a1e9644434853cc1871b7d104e63b301a8c77e2ae62a54d0aad3"
+DESCRIBED_SHA256 = "e8ae0e0efc1294bdd66c452b94254a7a011f3b41c5c80a23415fc69ae61cbb8d"
+"""Of the same network in the format (xz) in which descriptions know it; that took ten times as long to decompress."""
 CLASSIFIER, CLASSIFIER_SHA256 = (
     "lite2-classifier.safetensors.xz",
     "cf8ee98926bc8e8c06ed2e6cacd6b146b5c880dc8a99d0855f3413caf86e6e76",
 )
 LONG_SIDE = 576
 GRIDS = ("grid8", "grid16", "grid32")
+
+DESCRIPTION: Json = {
+    "name": NAME,
+    "long_side": LONG_SIDE,
+    "strides": [8, 16, 32],
+    "supervision": "classes: ImageNet-1k",
+    "weights_sha256": DESCRIBED_SHA256,
+    "classifier_sha256": CLASSIFIER_SHA256,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +56,7 @@ class Lite2:
     classes = imagenet_classes()
 
     def __init__(self) -> None:
-        self._network, (self._weight, self._bias) = _network(), _classifier()
+        self._network, self._weight, self._bias = _weights()
         self._scales = {name: json.loads(self._network.metadata[name]) for name in self._network.outputs}
 
     def maps(self, images: Sequence[Picture]) -> list[Maps]:
@@ -63,7 +75,7 @@ class Lite2:
 
     def classify(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         """ImageNet probabilities ``[N, 1000]`` of means ``[N, 1280]`` of the head."""
-        return softmax(means.astype(np.float32) @ self._weight.T + self._bias)
+        return softmax(linear(means.astype(np.float32), self._weight, self._bias))
 
     def classify_image(self, image: Picture, side: int) -> npt.NDArray[np.floating]:
         """ImageNet probabilities ``[1000]`` of a photograph, stretched to a square of about ``side`` pixels."""
@@ -72,18 +84,6 @@ class Lite2:
         scale, zero = self._scales["head"]
         mean = outputs[self._network.outputs.index("head")].mean((2, 3), dtype=np.float32)
         return self.classify(scale * (mean - zero))[0]
-
-    @staticmethod
-    def describe() -> Json:
-        """Name, input size, and the hashes of the weights."""
-        return {
-            "name": NAME,
-            "long_side": LONG_SIDE,
-            "strides": [8, 16, 32],
-            "supervision": "classes: ImageNet-1k",
-            "weights_sha256": NETWORK_SHA256,
-            "classifier_sha256": CLASSIFIER_SHA256,
-        }
 
 
 def input_size(width: int, height: int) -> tuple[int, int]:
@@ -104,11 +104,8 @@ def as_input(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 
 @cache
-def _network() -> OnnxNetwork:
-    return OnnxNetwork(read_compressed(NETWORK, NETWORK_SHA256))
-
-
-@cache
-def _classifier() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _weights() -> tuple[OnnxNetwork, npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return the network, and weight and bias of the classifier; read once in a process."""
     tensors = load(read_compressed(CLASSIFIER, CLASSIFIER_SHA256))
-    return tensors["weight"].astype(np.float32) * tensors["scale"][:, None], tensors["bias"]
+    weight = tensors["weight"].astype(np.float32) * tensors["scale"][:, None]
+    return OnnxNetwork(read_compressed(NETWORK, NETWORK_SHA256)), weight, tensors["bias"]

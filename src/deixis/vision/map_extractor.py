@@ -12,7 +12,8 @@ import torch
 
 from deixis import boxes as geometry
 from deixis.types import Labels, Regions
-from deixis.vision.backbone import Backbone, FeatureMap
+from deixis.vision.backbone import Backbone
+from deixis.vision.feature_map import FeatureMap
 from deixis.vision.grid_extractor import merge_labels
 from deixis.vision.pixels import Picture, as_array, resized, same_shape
 from deixis.vision.proposals import Proposals

@@ -10,12 +10,12 @@ from __future__ import annotations
 import importlib.util
 import lzma
 import threading
+import zlib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from deixis.errors import DeixisError
@@ -43,6 +43,7 @@ class OnnxNetwork:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        options.enable_cpu_mem_arena = False  # it would keep the largest memory of a run
         if not has_vnni():  # products of 8-bit numbers would saturate; these kernels are slower and give equal numbers
             options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -106,9 +107,11 @@ def has_vnni() -> bool:
 
 
 def read_compressed(name: str, sha256: str) -> bytes:
-    """Read and decompress a weights file of this package (``.xz``); raises if it is not the expected one."""
+    """Read and decompress a weights file of this package (``.xz``, ``.z``); raises if it is not the expected one."""
     with resources.as_file(resources.files("deixis.vision").joinpath(name)) as path:
         require_sha256(path, sha256, "deixis")
+        if path.suffix == ".z":
+            return zlib.decompressobj().decompress(path.read_bytes(), MAX_BYTES)
         with lzma.open(path) as file:
             return file.read(MAX_BYTES)
 
@@ -121,9 +124,3 @@ def detect_model(name: str, sha256: str) -> Path:
     path = Path(spec.submodule_search_locations[0]) / "models" / name
     require_sha256(path, sha256, DETECT_MODELS)
     return path
-
-
-def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """Softmax over the last axis."""
-    shares = np.exp(logits - logits.max(-1, keepdims=True))
-    return shares / shares.sum(-1, keepdims=True)

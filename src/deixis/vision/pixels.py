@@ -12,16 +12,11 @@ Picture = Image.Image | npt.NDArray[np.uint8]
 
 
 def as_array(image: Picture) -> npt.NDArray[np.uint8]:
-    """Convert an RGB image to an array ``[H, W, 3]`` uint8."""
-    array = np.asarray(image)
+    """Convert an image to an array ``[H, W, 3]`` uint8 of RGB."""
+    array = np.asarray(image.convert("RGB") if isinstance(image, Image.Image) and image.mode != "RGB" else image)
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
         raise ValueError(f"an image must be [H, W, 3] uint8 RGB, not {array.shape} {array.dtype}")
     return array
-
-
-def as_rgb(image: Picture) -> Picture:
-    """Convert an image of another mode to RGB."""
-    return image.convert("RGB") if isinstance(image, Image.Image) and image.mode != "RGB" else image
 
 
 def resized(image: Picture, size: tuple[int, int]) -> npt.NDArray[np.uint8]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from deixis.errors import DeixisError
 from deixis.layers.checkpoint_file import read_checkpoint
 from deixis.types import Json
-from deixis.vision.backbone import FeatureMap
+from deixis.vision.feature_map import FeatureMap
 
 BLOCKS = (3, 4, 23, 3)
 """Blocks of the four stages of ResNet-101."""

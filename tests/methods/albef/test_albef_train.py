@@ -181,7 +181,7 @@ def test_every_recipe_can_be_walked(name: str, data: TrainingData) -> None:
     triplets = find_triplets(found, data)
     examples = list(make_examples(found, data.training[:6], pieces, triplets))
 
-    def image(image_id: str) -> torch.Tensor:
+    def image(image_id: str, random: torch.Generator | None) -> torch.Tensor:
         grid = torch.from_numpy(data.regions[image_id].grid)
         return torch.rand(3, config.pixels, config.pixels) if config.patch else grid
 
@@ -212,7 +212,7 @@ def test_aligning_moves_what_the_first_look_needs_and_nothing_else(data: Trainin
     torch.manual_seed(0)
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces)
     examples = list(make_examples(made, data.training[:6], pieces, no_triplets))
-    batch = collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+    batch = collate(examples, lambda i, random: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
     terms = network(made.phases[0], batch, 0.0)
     assert set(terms) == {"align"}
     terms["align"].backward()
@@ -236,7 +236,7 @@ def test_captions_are_aligned_while_boxes_teach(data: TrainingData) -> None:
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces).eval()
     triplets = find_triplets(made, data)
     examples = list(make_examples(made, data.training[:6], pieces, triplets))
-    batch = collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+    batch = collate(examples, lambda i, random: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
     assert bool(batch.boxed.all())
     model, texts = network.model, batch.captions
     found = pair_scores(model, model.encode(batch.images), texts, model.encode_text(texts))
@@ -275,7 +275,7 @@ def test_mirrored_images_have_mirrored_texts_and_boxes() -> None:
     seen = {False: 0, True: 0}
     torch.manual_seed(0)
     for _ in range(20):
-        batch = collate(examples, lambda name: grid, TINY, pieces.id("[PAD]"), flip=True)
+        batch = collate(examples, lambda name, random: grid, TINY, pieces.id("[PAD]"), flip=True)
         mirrored = not torch.equal(batch.images[0], grid)
         seen[mirrored] += 1
         sides = ("right", "left") if mirrored else ("left", "right")
@@ -294,7 +294,7 @@ def test_a_text_is_right_about_all_its_boxes() -> None:
     sample = Sample("x", (Caption("a dog", ()),), size=(40, 40))
     found = [Triplet("x", "a dog", (0, 0, 10, 10), "object"), Triplet("x", "a dog", (30, 30, 40, 40), "object")]
     (example,) = make_examples(recipe("amc", 1), [sample], pieces, lambda sample: found)
-    batch = collate([example], lambda name: torch.zeros(SIDE, SIDE, 8), TINY, 0, flip=False)
+    batch = collate([example], lambda name, random: torch.zeros(SIDE, SIDE, 8), TINY, 0, flip=False)
     mask = batch.masks[0]
     assert mask[:8, :8].all()
     assert mask[-8:, -8:].all()
@@ -355,7 +355,9 @@ def batch_of(made: AlbefRecipe, data: TrainingData, count: int) -> tuple[Network
     network = Network(made, AlbefNet(replace(TINY, vocabulary=len(pieces))), pieces).eval()
     examples = list(make_examples(made, data.training[:count], pieces, find_triplets(made, data)))
     torch.manual_seed(1)
-    return network, collate(examples, lambda i: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False)
+    return network, collate(
+        examples, lambda i, random: torch.from_numpy(data.regions[i].grid), TINY, pieces.id("[PAD]"), False
+    )
 
 
 def rows_of(batch: Batch, rows: slice) -> Batch:
@@ -423,7 +425,9 @@ def test_one_box_of_several_is_inside() -> None:
     torch.manual_seed(0)
     corners = set()
     for _ in range(12):
-        mask = collate([example], lambda name: torch.zeros(SIDE, SIDE, 8), TINY, 0, flip=False, boxes="one").masks[0]
+        mask = collate(
+            [example], lambda name, random: torch.zeros(SIDE, SIDE, 8), TINY, 0, flip=False, boxes="one"
+        ).masks[0]
         assert mask.sum() == 64
         corners.add(bool(mask[0, 0]))
     assert corners == {False, True}

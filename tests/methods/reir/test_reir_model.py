@@ -80,7 +80,7 @@ def test_phrases_of_a_list_are_grounded_one_by_one(folder: tuple[Path, Path]) ->
 
 def test_the_heat_is_that_of_the_coarse_attention(folder: tuple[Path, Path]) -> None:
     """The point is the one of the box that is nearest to the attention."""
-    grounder = ReirGrounder.from_pretrained(folder[0])
+    grounder = ReirGrounder.from_pretrained(folder[0], backend="torch")
     (regions,) = grounder.encode([grounder.extractor.extract(Image.open(folder[1]))])
     (before,) = grounder.ground(regions, phrase_queries(["the dog"]))
     real, inside = grounder.network.forward, 0
@@ -102,7 +102,7 @@ def test_the_heat_is_that_of_the_coarse_attention(folder: tuple[Path, Path]) -> 
 
 def test_the_point_lies_in_the_box(folder: tuple[Path, Path]) -> None:
     """For random attention and random boxes, with both box rules."""
-    grounder, rng = ReirGrounder.from_pretrained(folder[0]), np.random.default_rng(0)
+    grounder, rng = ReirGrounder.from_pretrained(folder[0], backend="torch"), np.random.default_rng(0)
     features = grounder.network.config.features
     queries = phrase_queries(["the dog", "a man in a red hat"])
     real, outside = grounder.network.forward, 0
@@ -122,7 +122,7 @@ def test_the_point_lies_in_the_box(folder: tuple[Path, Path]) -> None:
 
 
 def test_the_phrases_of_a_caption_are_grounded_with_their_relations(folder: tuple[Path, Path]) -> None:
-    grounder, photo = ReirGrounder.from_pretrained(folder[0]), Photo(folder[1])
+    grounder, photo = ReirGrounder.from_pretrained(folder[0], backend="torch"), Photo(folder[1])
     related = []
     real = grounder.network.forward
     grounder.network.forward = lambda *args: related.append(args[1].related) or real(*args)
@@ -146,7 +146,7 @@ def test_given_spans_of_a_caption_are_grounded(folder: tuple[Path, Path]) -> Non
 
 
 def test_another_box_rule_can_be_asked_for(folder: tuple[Path, Path]) -> None:
-    grounder, photo = ReirGrounder.from_pretrained(folder[0]), Photo(folder[1])
+    grounder, photo = ReirGrounder.from_pretrained(folder[0], backend="torch"), Photo(folder[1])
     asked = []
     real = grounder.network.forward
     grounder.network.forward = lambda *args: asked.append(args[3]) or real(*args)
@@ -271,7 +271,7 @@ def test_auc_by_hand() -> None:
 
 def test_moved_boxes_are_pooled_where_there_is_a_grid(folder: tuple[Path, Path], tmp_path: Path) -> None:
     """A model that was trained with a grid extracts one for a fresh photograph; without one, scores say so."""
-    plain = ReirGrounder.from_pretrained(folder[0])
+    plain = ReirGrounder.from_pretrained(folder[0], backend="torch")
     assert not plain.repools
     assert plain.signature == "moved:not_pooled"
     with torch.no_grad():
@@ -314,6 +314,6 @@ def test_moved_boxes_are_pooled_from_maps_of_version_2(tmp_path: Path) -> None:
     assert found.initial_box is not None
     plain = ReirGrounder(network, VOCABULARY, extractor.to_json(), "plain")
     assert plain.signature == "moved:not_pooled"
-    kept = next(plain.find([regions], [[alone("the dog")]]))[0]
-    pooled = next(grounder.find([regions], [[alone("the dog")]]))[0]
+    kept = plain.find([regions], [[alone("the dog")]])[0][0]
+    pooled = grounder.find([regions], [[alone("the dog")]])[0][0]
     np.testing.assert_allclose(kept.attention, pooled.attention, rtol=1e-5)  # the coarse stage is the same

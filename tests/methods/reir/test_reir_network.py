@@ -15,7 +15,7 @@ from deixis.language.relations import Relation
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions
 from deixis.localize.box_regression import apply_offsets
-from deixis.methods.reir import phrases as phrase_module
+from deixis.methods.reir import names
 from deixis.methods.reir.network import OLD_NAMES, Matched, ReirConfig, ReirNet, vote_shares
 from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
 from deixis.model_folder import current_names
@@ -118,17 +118,17 @@ def test_a_phrase_by_itself_is_read_as_if_it_were_a_sentence() -> None:
 def test_names_of_regions_are_weighted_by_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     """A region that is a dog at .6 and a cat at .2, and one that is surely a cat; the second image has only one."""
     known = {name: np.eye(384, dtype=np.float32)[i] for i, name in enumerate(("dog", "cat"))}
-    monkeypatch.setattr(phrase_module, "text_vectors", lambda texts: np.stack([known[text] for text in texts]))
-    phrase_module._table.cache_clear()
+    monkeypatch.setattr(names, "text_vectors", lambda texts: np.stack([known[text] for text in texts]))
+    names._table.cache_clear()
     labels = Labels(np.array([[0, 1], [1, 0]]), np.array([[0.6, 0.2], [1.0, 0.0]]), ("dog", "cat"))
     two = Regions(np.ones((2, 4)), np.ones((2, 3)), (9, 9), labels=labels)
-    names = name_vectors([two, two.select([1])])
-    torch.testing.assert_close(names[0, :, :2], torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
-    assert names[1, :, :2].tolist() == [[0, 1], [0, 0]]
+    found = name_vectors([two, two.select([1])])
+    torch.testing.assert_close(found[0, :, :2], torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
+    assert found[1, :, :2].tolist() == [[0, 1], [0, 0]]
     assert name_vectors([two], top=1)[0, :, :2].tolist() == [[1, 0], [0, 1]]
     with pytest.raises(DeixisError, match="no class names"):
         name_vectors([Regions(np.ones((1, 4)), np.ones((1, 3)), (9, 9))])
-    phrase_module._table.cache_clear()
+    names._table.cache_clear()
 
 
 def test_names_and_softmax_agree_with_the_published_code() -> None:

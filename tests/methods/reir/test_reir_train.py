@@ -13,6 +13,7 @@ from deixis import DeixisError, Regions
 from deixis.data import Caption, Entity, Sample
 from deixis.language.queries import phrase_queries
 from deixis.language.tokenise import tokens
+from deixis.methods.reir import inference, names
 from deixis.methods.reir import phrases as phrase_module
 from deixis.methods.reir import train as training
 from deixis.methods.reir.model import ReirGrounder
@@ -36,8 +37,8 @@ def made_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
         rows = [np.random.default_rng(zlib.crc32(text.split()[-1].encode())).random(384) for text in texts]
         return np.array(rows, dtype=np.float32).reshape(-1, 384) / 12
 
-    phrase_module._table.cache_clear()
-    for module in (phrase_module, training):
+    names._table.cache_clear()
+    for module in (names, inference, phrase_module, training):
         monkeypatch.setattr(module, "text_vectors", vectors)
 
 
@@ -142,7 +143,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkey
     run_recipe(recipe, data, tmp_path / "killed")
     logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "killed")]
     assert logs[0] == logs[1]
-    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name).network for name in ("whole", "killed"))
+    whole, killed = (ReirGrounder.from_pretrained(tmp_path / name, "torch").network for name in ("whole", "killed"))
     for one, other in zip(whole.state_dict().values(), killed.state_dict().values(), strict=True):
         assert torch.equal(one, other)
 

@@ -82,7 +82,7 @@ def hits(grounder: ScanGrounder, samples: Sequence[Sample], regions: dict[str, R
 def test_it_learns_to_find_and_to_point_from_pairs_alone(name: str, tmp_path: Path) -> None:
     made = training_data(240)  # with a quarter of them, what a seed learns of eight words is luck
     run_recipe(tiny(name, epochs=8), made, tmp_path)
-    grounder = ScanGrounder.from_pretrained(tmp_path)
+    grounder = ScanGrounder.from_pretrained(tmp_path, backend="torch")
     assert grounder.name == name
     pairs = make_pairs(made.validation, grounder.vocabulary, grounder.network.config.count, 20)
     scores = recalls(grounder.network, pairs, made.regions)

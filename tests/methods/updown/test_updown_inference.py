@@ -9,7 +9,7 @@ import torch
 from deixis.layers.padded import RegionArrays, VideoArrays
 from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.decode import BOS, GenerationConfig, Sentences, beam_search, force_decode
-from deixis.methods.updown.inference import ArrayDecoder, TorchDecoder, runs_on_arrays, weight_shapes
+from deixis.methods.updown.inference import ArrayDecoder, TorchDecoder, weight_shapes
 from deixis.methods.updown.network import Decoder
 
 SIZES: dict[str, Any] = {"vocabulary": 90, "features": 6, "words": 8, "hidden": 10, "attention": 5}
@@ -99,11 +99,6 @@ def test_shapes_of_the_weights_are_those_of_the_network(variant: str) -> None:
     config = DecoderConfig(**SIZES, **VARIANTS[variant])
     expected = {name: tuple(value.shape) for name, value in Decoder(config).state_dict().items()}
     assert weight_shapes(config) == expected
-
-
-def test_temporal_features_need_torch() -> None:
-    assert not runs_on_arrays(DecoderConfig(**SIZES, frames=3, temporal=6))
-    assert runs_on_arrays(DecoderConfig(**SIZES, frames=3))
 
 
 def test_a_batch_decodes_as_its_images_do_alone() -> None:

@@ -16,7 +16,7 @@ from deixis import boxes as geometry
 from deixis.data.scenes.colours import PALETTE, Paint, Rgb, blend, tint
 from deixis.data.scenes.figures import Frame, Look, Shape, build
 from deixis.data.scenes.kinds import SETTINGS
-from deixis.data.scenes.layout import Scene, around
+from deixis.data.scenes.layout import Scene
 from deixis.data.scenes.outlines import Points, disc
 from deixis.data.scenes.rng import Rng
 from deixis.types import Box
@@ -134,7 +134,8 @@ def draw(scene: Scene, backdrop: Bytes) -> Drawing:
         box = _visible_box(plane, owner, bounds[thing])
         if box is not None:
             parts[thing].setdefault(part.partition("/")[0], []).append(box)
-    boxes = tuple(around(chain(*found.values())) if found else (0.0, 0.0, 0.0, 0.0) for found in parts)
+    found = [list(chain(*boxes.values())) for boxes in parts]
+    boxes = tuple(geometry.as_box(geometry.union(each) if each else np.zeros(4)) for each in found)
     visible = tuple(covers[k][k] / max(sum(row[k] for row in covers), 1) for k in range(count))
     size = len(paint) // SUPERSAMPLING
     small = cv2.resize(paint, (size, size), interpolation=cv2.INTER_AREA)  # anti-aliased

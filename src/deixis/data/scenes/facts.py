@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from deixis import boxes as geometry
 from deixis.data.scenes.draw import Drawing
 from deixis.data.scenes.kinds import KINDS
-from deixis.data.scenes.layout import Scene, around
+from deixis.data.scenes.layout import Scene
 from deixis.types import Box
 
 NAMED = (0.35, 0.035)  # what a caption may name: visible share, and side in picture widths
@@ -92,7 +93,7 @@ def find_built_in(scene: Scene, referents: Sequence[Referent]) -> list[Relation]
 def find_spatial(scene: Scene, drawing: Drawing, referents: Sequence[Referent]) -> list[Relation]:
     """Return left of, next to, in front of and above, between nameable referents of different units."""
     named, size = [referent for referent in referents if referent.nameable], len(drawing.pixels)
-    boxes = {r.id: [value / size for value in around(drawing.boxes[k] for k in r.things)] for r in named}
+    boxes = {r.id: (geometry.union([drawing.boxes[k] for k in r.things]) / size).tolist() for r in named}
     out = []
     for a, b in ((a, b) for a in named for b in named if a.unit != b.unit):
         (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = boxes[a.id], boxes[b.id]

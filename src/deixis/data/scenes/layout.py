@@ -6,9 +6,10 @@ sheep) and are arranged around an origin of their own; then the unit is placed a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from deixis import boxes as geometry
 from deixis.data.scenes.colours import mix_paint
 from deixis.data.scenes.figures import Frame, Look, extent, skeleton
 from deixis.data.scenes.kinds import KINDS, PEOPLE, SETTINGS
@@ -84,12 +85,6 @@ class Scene:
         """Return the indices of the things of a unit."""
         first = sum(len(other.things) for other in self.units[:unit])
         return range(first, first + len(self.units[unit].things))
-
-
-def around(boxes: Iterable[Box]) -> Box:
-    """Return the smallest box x1, y1, x2, y2 that holds all boxes, of which there is at least one."""
-    x1, y1, x2, y2 = zip(*boxes, strict=True)
-    return min(x1), min(y1), max(x2), max(y2)
 
 
 class _NoKindLeft(Exception):
@@ -233,7 +228,7 @@ def _put(rng: Rng, scene: Scene, unit: Unit) -> Unit:
         "sky": (0.2, scene.horizon - 0.04),
         "sea": (scene.horizon + 0.05, scene.shore + 0.01),
     }[unit.zone]
-    x1, y1, x2, y2 = around(thing.bounds for thing in unit.things)
+    x1, y1, x2, y2 = geometry.union([thing.bounds for thing in unit.things]).tolist()
     y = rng.uniform(low, high)
     nearness = 1.0 if unit.zone == "sky" else (y - scene.horizon) / (1 - scene.horizon)
     # Things shrink towards the horizon, and never rise above the picture or spread beyond it.
@@ -247,13 +242,6 @@ def _put(rng: Rng, scene: Scene, unit: Unit) -> Unit:
     return replace(unit, things=tuple(moved), depth=y)
 
 
-def _overlap(a: Box, b: Box) -> float:
-    """Overlap of two boxes as a share of the smaller one."""
-    w, h = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    smaller = min((a[2] - a[0]) * (a[3] - a[1]), (b[2] - b[0]) * (b[3] - b[1]))
-    return w * h / smaller if w > 0 and h > 0 else 0.0
-
-
 def _place(rng: Rng, scene: Scene, units: Sequence[Unit]) -> Scene:
     """Give every unit its place; some overlap, and a unit without a good place is left out."""
     placed: list[tuple[Unit, Box]] = []
@@ -262,8 +250,10 @@ def _place(rng: Rng, scene: Scene, units: Sequence[Unit]) -> Scene:
         tries: list[tuple[float, Unit, Box]] = []
         while len(tries) < 16 and all(miss for miss, _, _ in tries):
             candidate = _put(rng, scene, unit)
-            box = around(thing.bounds for thing in candidate.things)
-            shares = [_overlap(box, other) for _, other in placed]
+            box = geometry.as_box(geometry.union([thing.bounds for thing in candidate.things]))
+            others = [other for _, other in placed]
+            smaller = geometry.area(others).clip(max=geometry.area(box))
+            shares = (geometry.intersection([box], others)[0] / smaller).tolist()
             worst = max(shares, default=0.0)
             tries.append((max(least - worst, worst - most, 0.0) + max(sum(shares) - 0.6, 0.0), candidate, box))
         miss, candidate, box = min(tries, key=lambda entry: entry[0])

@@ -7,21 +7,22 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import numpy as np
 from PIL import Image
 
 from deixis import boxes as geometry
-from deixis.calibration import Calibration, Presence
+from deixis.calibration import UNKNOWN_SCORE, Calibration, Presence
 from deixis.errors import DeixisError
 from deixis.fields import fits, from_dict
 from deixis.files import MAX_SETTINGS, open_regular
+from deixis.language.parse import Parse
 from deixis.language.queries import Query
 from deixis.language.wordpiece import WordPieces
 from deixis.layers.arrays import Array, softmax
 from deixis.localize.alpha import rank_boxes
-from deixis.localize.class_names import class_probabilities, detector_classes
+from deixis.localize.class_names import phrase_class_probabilities
 from deixis.localize.heat_rules import boxes_by_heat
 from deixis.localize.points import bicubic_maximum, point_in_box
 from deixis.localize.threshold import threshold_box
@@ -57,9 +58,6 @@ Chosen on validation captions."""
 PAIR_WEIGHT, MIN_PHRASE_WEIGHT = 8.0, 1.2
 """Rerank weights of the pair score of a sentence and of the log-probability of its weakest noun phrase. Chosen on
 validation captions (``experiments/flickr8k-entities``)."""
-
-UNKNOWN_SCORE = 0.1
-"""Greatest score of a phrase whose head word the model has never seen; its evidence means nothing."""
 
 BATCH = 64  # texts that are encoded together
 
@@ -107,6 +105,11 @@ class AlbefGrounder:
         if self.extractor is not None:
             self.extractor.to(device)
         return self
+
+    @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of the rules that :meth:`ground` takes; without proposals there is nothing to choose from."""
+        return ("threshold",) if self.extractor is None else get_args(HeatPlace)
 
     @property
     def rerank_weights(self) -> RerankWeights | None:
@@ -169,7 +172,9 @@ class AlbefGrounder:
         word = phrase.head.lower()
         return "" if not self.words or not word or {word, phrase.lemma} & self.words else word
 
-    def evidence(self, photo: EncodedPhoto, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(
+        self, photo: EncodedPhoto, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None
+    ) -> list[float]:
         """Return the pair evidence of each text or, for a model that is not calibrated, its match probability."""
         if self.presence is not None:
             return self.pair_evidence(photo, phrases)
@@ -245,10 +250,8 @@ class AlbefGrounder:
 
     def _class_probabilities(self, phrases: Sequence[Phrase], regions: Regions) -> geometry.Array:
         """Return the probability ``[P, N]`` that a region shows a phrase's head noun; ones without a detector."""
-        if regions.labels is None or self.extractor is None or not self.extractor.is_detector:
-            return np.ones((len(phrases), len(regions)))
-        classes = detector_classes(regions.labels, imagenet_classes())
-        return class_probabilities([phrase.lemma for phrase in phrases], regions.labels, classes)
+        detector = self.extractor is not None and self.extractor.is_detector
+        return phrase_class_probabilities(phrases, regions, detector, imagenet_classes())
 
     def texts(self, texts: Sequence[str]) -> Pieces:
         """Return the word pieces of several texts."""
@@ -291,7 +294,9 @@ class AlbefGrounder:
             if len(pieces) != sizes.vocabulary:
                 raise ValueError(f"{len(pieces):,} word pieces, and the network has {sizes.vocabulary:,}")
             curves = config.get("presence")  # a model that was not calibrated has none
-            presence = curves and Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
+            presence = None
+            if curves is not None:
+                presence = Presence(*(from_dict(Calibration, curves[part]) for part in ("phrase", "caption")))
             longest = config["longest"]
             if not fits(longest, int, (3, sizes.positions)):
                 raise ValueError(f"the longest text must have 3 to {sizes.positions} word pieces")

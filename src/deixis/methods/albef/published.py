@@ -14,7 +14,7 @@ from torch import Tensor
 from deixis.errors import DeixisError
 from deixis.files import sha256
 from deixis.language.wordpiece import WordPieces
-from deixis.layers.bert import from_published_name
+from deixis.layers.bert_names import from_published_name
 from deixis.layers.checkpoint_file import read_checkpoint
 from deixis.layers.minilm import minilm_folder, minilm_weights
 from deixis.methods.albef.config import AlbefConfig
@@ -281,7 +281,8 @@ def load_minilm(model: AlbefNet, folder: Path | None = None) -> None:
     """Load MiniLM's six layers into text and fusion encoder; cross-attention keeps its initial weights."""
     folder = folder or minilm_folder()
     wanted = model.state_dict()
-    weights = {_layer_name(name, model.config.text_layers): value for name, value in minilm_weights(folder).items()}
+    layers = model.config.text_layers
+    weights = {_layer_name(name, layers): torch.from_numpy(value) for name, value in minilm_weights(folder).items()}
     # all of MiniLM's weights are needed, and all of them are used
     expected = {name for name in wanted if name.startswith(("text.", "fusion.")) and ".cross_attention." not in name}
     wrong = sorted(expected ^ weights.keys()) or [n for n in weights if weights[n].shape != wanted[n].shape]

@@ -140,7 +140,7 @@ def _each_text(example: Example) -> list[Example]:
 
 def collate(
     examples: Sequence[Example],
-    image: Callable[[str], Tensor],
+    image: Callable[[str, torch.Generator | None], Tensor],
     config: AlbefConfig,
     pad: int,
     flip: bool,
@@ -148,18 +148,18 @@ def collate(
     boxes: Literal["all", "one"] = "all",
     keys: Tensor | None = None,
 ) -> Batch:
-    """Draw a caption, a target and whether to mirror for each image, all from torch's generator.
+    """Draw a caption, a target and whether to mirror for each image.
 
-    ``image`` gives an image's pixels or grid. ``keys [B]`` are random keys of the examples; each seeds the generator.
+    ``image`` gives an image's pixels or grid. ``keys [B]`` are random keys of the examples; each seeds a generator of
+    its own. Without keys, torch's generator is used.
     """
     images, captions, targets, masks = [], [], [], []
     side = map_side(config)
     for number, example in enumerate(examples):
-        if keys is not None:
-            torch.manual_seed(int(keys[number]))
-        caption, target, turned = torch.rand(3).tolist()
+        random = None if keys is None else torch.Generator().manual_seed(int(keys[number]))
+        caption, target, turned = torch.rand(3, generator=random).tolist()
         mirrored = flip and turned < 0.5
-        seen = image(example.image_id)
+        seen = image(example.image_id, random)
         images.append(seen.flip(2 if config.patch else 1) if mirrored else seen)
         captions.append(_drawn(example.captions, caption, mirrored))
         mask = torch.zeros(side, side, dtype=torch.bool)
@@ -168,7 +168,7 @@ def collate(
             targets.append(_drawn((chosen.text,), 0, mirrored))
             inside = torch.tensor(chosen.boxes)
             if boxes == "one":
-                inside = inside[torch.randint(len(inside), (1,))]
+                inside = inside[torch.randint(len(inside), (1,), generator=random)]
             mask = box_masks(inside, side).any(0)
             mask = mask.flip(1) if mirrored else mask
         else:
@@ -504,12 +504,12 @@ class Looking:
         if self.config.patch:
             self._decoded.ahead(example.image_id for example in examples)
 
-    def to_learn(self, image_id: str) -> Tensor:
+    def to_learn(self, image_id: str, random: torch.Generator | None = None) -> Tensor:
         """The input for training: grid cells, or pixels with varied colours."""
         if self.config.patch:
             pixels = self._decoded[image_id]
             jitter = jitter_published if self.recipe.jitter == "published" else jitter_colours
-            return torch.from_numpy(standardise(jitter(pixels).numpy()))
+            return torch.from_numpy(standardise(jitter(pixels, random=random).numpy()))
         return torch.from_numpy(square_grid(self.data.regions[image_id], self.config))
 
     def _pixels(self, image_id: str) -> Tensor:

@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self, get_args
 
-import numpy as np
-import numpy.typing as npt
-import torch
-
-from deixis import boxes as geometry
 from deixis.calibration import Calibration
-from deixis.device import CPU, device_of, to_device
 from deixis.errors import DeixisError
 from deixis.fields import from_dict
 from deixis.language.descriptions import Description, describe
+from deixis.language.parse import Parse
 from deixis.language.queries import Query
 from deixis.language.tokenise import tokens
 from deixis.language.vocabulary import Vocabulary
-from deixis.layers.padding import pad_regions
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum, point_in_box
-from deixis.methods.reir.network import ReirConfig, ReirNet
-from deixis.methods.reir.phrases import name_vectors, pad_phrases
-from deixis.model_folder import Backend, folder_hash, load_network, load_vocabulary, open_model, write_model
-from deixis.types import Box, Grounding, Json, Phrase, Place, Regions, RerankWeights
+from deixis.methods.reir.config import OLD_NAMES, ReirConfig
+from deixis.methods.reir.inference import ArrayReir, Found, Options, ReirCalls, TorchReir, weight_shapes
+from deixis.model_folder import (
+    Backend,
+    folder_hash,
+    load_arrays,
+    load_network,
+    load_vocabulary,
+    open_model,
+    require_torch,
+    torch_network,
+    write_model,
+)
+from deixis.types import Grounding, Json, Phrase, Place, Regions, RerankWeights
 from deixis.vision.extractor import RegionExtractor
-from deixis.vision.repool import repooler
+
+if TYPE_CHECKING:
+    import torch
+
+    from deixis.methods.reir.network import ReirNet
 
 MAX_GRID = 256
 """Most cells per side of a feature grid that a stored configuration may ask for."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """Where a phrase was found, and the evidence for it, which is not a chance yet."""
-
-    box: Box  # pixels
-    proposal: Box  # the box before regression
-    evidence: float
-    attention: npt.NDArray[np.floating]  # [N] of the coarse stage
 
 
 class ReirGrounder:
@@ -51,7 +49,7 @@ class ReirGrounder:
 
     def __init__(
         self,
-        network: ReirNet,
+        network: ReirNet | ArrayReir,
         vocabulary: Vocabulary,
         extractor: Json,
         name: str,
@@ -63,9 +61,15 @@ class ReirGrounder:
 
         With ``maps`` they are pooled from the maps of an extractor of version 2.
         """
-        self.network, self.vocabulary, self.name, self.hash = network.eval(), vocabulary, name, ""
+        self.network, self.vocabulary, self.name, self.hash = network, vocabulary, name, ""
+        self.calls: ReirCalls = network if isinstance(network, ArrayReir) else TorchReir(network.eval())
         self.extractor = RegionExtractor(extractor["description"], grid=grid, name=extractor["name"], maps=maps)
         self.calibration = calibration or Calibration()
+
+    @property
+    def box_rules(self) -> tuple[str, ...]:
+        """Names of the rules that :meth:`ground` takes."""
+        return get_args(Place)
 
     @property
     def repools(self) -> bool:
@@ -84,7 +88,7 @@ class ReirGrounder:
 
     def to(self, device: torch.device) -> Self:
         """Move the weights and the extractor; results are returned on the CPU."""
-        self.network.to(device)
+        torch_network(self.network).to(device)
         self.extractor.to(device)
         return self
 
@@ -104,7 +108,7 @@ class ReirGrounder:
         if not phrases:
             return []
         descriptions = [describe(query.parse, query.phrases) for query in queries]
-        found = next(self.find([photo], [descriptions], place=place))
+        (found,) = self.find([photo], [descriptions], place)
         groundings = []
         for phrase, one in zip(phrases, found, strict=True):
             heat = heat_map(one.attention, photo.boxes, photo.size)
@@ -118,9 +122,9 @@ class ReirGrounder:
             )
         return groundings
 
-    def evidence(self, photo: Regions, phrases: Sequence[Phrase]) -> list[float]:
+    def evidence(self, photo: Regions, phrases: Sequence[Phrase], parses: Sequence[Parse] | None = None) -> list[float]:
         """Return the expected coarse score of each text, as a phrase that stands alone."""
-        found = next(self.find([photo], [[alone(phrase.text) for phrase in phrases]]))
+        (found,) = self.find([photo], [[alone(phrase.text) for phrase in phrases]])
         return [one.evidence for one in found]
 
     def phrase_probability(self, evidence: float) -> float:
@@ -131,38 +135,15 @@ class ReirGrounder:
         """Return None: whole captions have no calibrated score."""
         return None
 
-    @torch.inference_mode()
     def find(
         self,
         regions: Sequence[Regions],
         descriptions: Sequence[Sequence[Description]],
-        batch: int = 32,
         place: Place | None = None,
-    ) -> Iterator[list[Found]]:
-        """Yield, for each image, the boxes of all phrases of its descriptions, in order."""
-        named = self.network.config.names != "none"
-        for start in range(0, len(regions), batch):
-            some = regions[start : start + batch]
-            asked = descriptions[start : start + batch]
-            device = device_of(self.network)
-            phrases = to_device(pad_phrases(asked, self.vocabulary, embed=named), device)
-            names = name_vectors(some, self.network.config.top_names).to(device) if named else None
-            again = repooler(some, self.extractor.description) if self.repools else None
-            found = self.network(to_device(pad_regions(some), device), phrases, names, place, again)
-            answer = to_device(found.predict(), CPU)
-            attention = found.attention.cpu().double().numpy()  # [I, P, N]
-            for i, one in enumerate(some):
-                count = sum(len(description.phrases) for description in asked[i])
-                boxes, proposals = (
-                    geometry.from_normalised(part[i, :count].numpy(), *one.size)
-                    for part in (answer.boxes, answer.proposals)
-                )
-                yield [
-                    Found(
-                        geometry.as_box(boxes[p]), geometry.as_box(proposals[p]), float(e), attention[i, p, : len(one)]
-                    )
-                    for p, e in enumerate(answer.evidence[i, :count])
-                ]
+    ) -> list[list[Found]]:
+        """Return, for each image, the boxes of all phrases of its descriptions, in order."""
+        options = Options(self.vocabulary, self.extractor.description, self.repools, place)
+        return self.calls.find(regions, descriptions, options)
 
     def save_pretrained(self, folder: str | Path, extras: Mapping[str, str] | None = None) -> None:
         """Write weights, configuration and vocabulary; ``extras`` are further files of text (recipe, card, metrics)."""
@@ -182,7 +163,7 @@ class ReirGrounder:
         """Read what :meth:`save_pretrained` wrote."""
         with open_model(folder, "grounder") as config:
             sizes = ReirConfig.from_json(config["refiner"])
-            network = load_network(ReirNet, sizes, folder)
+            network = _load(sizes, folder, backend)
             vocabulary = load_vocabulary(folder, sizes.vocabulary)
             calibration = from_dict(Calibration, config["calibration"])
             grid = int(config.get("grid", 0))  # models of version 0.1 have none
@@ -192,6 +173,15 @@ class ReirGrounder:
             grounder = cls(network, vocabulary, config["extractor"], str(config["name"]), calibration, grid, maps)
             grounder.hash = folder_hash(folder)
         return grounder
+
+
+def _load(sizes: ReirConfig, folder: str | Path, backend: Backend) -> ReirNet | ArrayReir:
+    if backend == "numpy":
+        return ArrayReir(sizes, load_arrays(folder, weight_shapes(sizes), OLD_NAMES))
+    require_torch("--device")
+    from deixis.methods.reir.network import ReirNet
+
+    return load_network(ReirNet, sizes, folder)
 
 
 def alone(phrase: str) -> Description:

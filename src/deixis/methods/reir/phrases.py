@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from deixis.errors import DeixisError
 from deixis.language.descriptions import Description
 from deixis.language.vocabulary import Vocabulary
-from deixis.layers.text_vectors import WIDTH, Vectors, text_vectors
+from deixis.layers.text_vectors import WIDTH, text_vectors
+from deixis.methods.reir import names
 from deixis.types import Regions
 
 
@@ -86,25 +85,8 @@ def _phrase_vectors(descriptions: Sequence[Sequence[Description]], most: int) ->
 
 
 def name_vectors(regions: Sequence[Regions], top: int = 0) -> Tensor:
-    """Vectors ``[I, N, E]`` of the class names of regions (E_ext of Eq. 3).
-
-    The vectors of the ``top`` classes (0: all that are stored) are averaged by probability. Eq. 3 is an inner product,
-    so this is the average of the similarities.
-    """
+    """Vectors ``[I, N, E]`` of the class names of regions; see :func:`deixis.methods.reir.names.name_vectors`."""
     out = np.zeros((len(regions), max(len(r) for r in regions), WIDTH), dtype=np.float32)
     for i, r in enumerate(regions):
-        if r.labels is None:
-            raise DeixisError(
-                f"the regions of {r.extractor or 'this image'} have no class names, which this model needs. "
-                "Use an extractor with a classifier, or a recipe with --model.names none."
-            )
-        kept = slice(0, top or None)
-        weight = r.labels.probs[:, kept].astype(np.float32)
-        weight /= np.maximum(weight.sum(1, keepdims=True), 1e-9)
-        out[i, : len(r)] = np.einsum("nk,nke->ne", weight, _table(r.labels.names)[r.labels.ids[:, kept]])
+        out[i, : len(r)] = names.name_vectors(r, top)
     return torch.from_numpy(out)
-
-
-@lru_cache(maxsize=8)
-def _table(names: tuple[str, ...]) -> Vectors:
-    return text_vectors(names)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+from deixis.methods.reir.config import ReirConfig
 from deixis.methods.reir.losses.caption_ranking import RankingConfig
 from deixis.methods.reir.losses.reconstruction import Attended
 from deixis.methods.reir.losses.self_taught import SelfTaughtConfig
-from deixis.methods.reir.network import ReirConfig
 from deixis.training.recipe import Phase, Recipe, Schedule
 
 FROM_DATA = 0  # set when the data is known

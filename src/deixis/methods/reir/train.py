@@ -25,6 +25,8 @@ from deixis.layers.text_vectors import text_vectors
 from deixis.layers.whitening import fit_whitening
 from deixis.localize.heat import heat_map
 from deixis.localize.points import centre_of_maximum
+from deixis.methods.reir.config import ReirConfig
+from deixis.methods.reir.inference import Found
 from deixis.methods.reir.losses.caption_ranking import PairEmbedding, caption_scores, pair_ranking, ranking
 from deixis.methods.reir.losses.reconstruction import PhraseDecoder, reconstruction
 from deixis.methods.reir.losses.relation_classification import (
@@ -33,8 +35,8 @@ from deixis.methods.reir.losses.relation_classification import (
     relation_loss,
 )
 from deixis.methods.reir.losses.self_taught import self_taught
-from deixis.methods.reir.model import Found, ReirGrounder
-from deixis.methods.reir.network import Matched, ReirConfig, ReirNet, Repool
+from deixis.methods.reir.model import ReirGrounder
+from deixis.methods.reir.network import Matched, ReirNet, Repool
 from deixis.methods.reir.phrases import PaddedPhrases, name_vectors, pad_phrases
 from deixis.methods.reir.recipes import ReirRecipe
 from deixis.metrics.phrases import FLICKR30K, PhraseReference, phrase_scores
@@ -47,7 +49,8 @@ from deixis.training.recipe import Phase
 from deixis.training.types import Scores
 from deixis.types import Grounding, Json, Point, Regions
 from deixis.vision.extractor import RegionExtractor
-from deixis.vision.repool import can_repool, repooler
+from deixis.vision.moved import can_repool
+from deixis.vision.repool import repooler
 
 
 @dataclass(frozen=True)
@@ -279,7 +282,7 @@ class Validation:
 
     def _find(self, grounder: ReirGrounder, asked: Sequence[Sequence[Description]]) -> list[list[Found]]:
         regions = [self.data.regions[image] for image in share(self.images)]
-        return collect(list(grounder.find(regions, share(asked))))
+        return collect(grounder.find(regions, share(asked)))
 
     def _evidence(self, grounder: ReirGrounder, own: Sequence[Sequence[Found]]) -> tuple[list[float], list[float]]:
         """Evidence of present phrases, and of phrases of another image whose last word no caption of this one has."""

@@ -9,45 +9,19 @@ regions: products of N x N instead of N x D matrices, for all captions at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deixis.device import CPU, device_of, to_device
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.gru import WordTable, bidirectional
-from deixis.layers.padding import PaddedRegions
-
-BLOCK = 2**21
-"""Similarities of regions and words that are in memory at once when all pairs are scored (8 MB, several times)."""
-
-_TINY = 1e-8  # as in SCAN's code
-
-
-@dataclass(frozen=True)
-class ScanConfig:
-    """Sizes of the network, and the choices in which variants of SCAN differ."""
-
-    vocabulary: int
-    features: int  # width of a region feature
-    words: int = 300  # word embedding (POS-SCAN Sec. 4.2)
-    embed: int = 1024  # d_1, joint embedding and GRU state (POS-SCAN Sec. 4.2)
-    direction: Literal["text-to-image", "image-to-text"] = "text-to-image"  # words attend to regions, or the reverse
-    temperature: float = 9.0  # tau of Eq. 5, the inverse temperature; SCAN takes 4 for image-to-text
-    aggregation: Literal["mean", "logsumexp", "max", "sum"] = "mean"  # Eq. 6 is the mean
-    sharpness: float = 6.0  # lambda of logsumexp; SCAN takes 6 for text-to-image, 5 for image-to-text
-    leak: float = 0.0  # slope of similarities below 0: 0 in the papers, .1 in the published code
-    rivals: Literal["all", "counted"] = "all"  # words of the norm in Eq. 4: all n; in the published code: counted ones
-    count: str = "all"  # words in the score: "all" (SCAN), "nouns" (POS-SCAN Eq. 8), or parts of speech: "NOUN+ADJ"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature <= 32:
-            # exp would overflow above
-            raise ValueError(f"an inverse temperature of {self.temperature} is outside 0 to 32")
-        if self.direction == "image-to-text" and self.count != "all":
-            raise ValueError("words can be counted selectively only with direction 'text-to-image'")
+from deixis.layers.padding import PaddedRegions, pad_ragged, pad_regions
+from deixis.methods.scan.config import BLOCK, SENTENCES, TINY, ScanConfig
+from deixis.types import Regions
 
 
 @dataclass(frozen=True)
@@ -95,31 +69,38 @@ class ScanNet(nn.Module):
 
     def encode_regions(self, regions: PaddedRegions) -> EncodedRegions:
         """Embed regions (Eq. 1)."""
-        vectors = F.normalize(self.embed_regions(regions.features), dim=-1, eps=_TINY)
+        vectors = F.normalize(self.embed_regions(regions.features), dim=-1, eps=TINY)
         return EncodedRegions(vectors * regions.mask.unsqueeze(-1), regions.mask)
 
     def encode_words(self, words: Tensor, counts: Tensor | None = None) -> EncodedWords:
         """Embed the words of sentences ``[..., T]`` (Eq. 2 and 3)."""
         mask = words != Vocabulary.pad
-        flat = mask.flatten(0, -2)
-        table = WordTable.of(flat)
-        inputs = self.embed(words.flatten(0, -2)[table.sentences, table.steps])  # [W, words]
-        states = F.normalize(bidirectional(self.gru, inputs, table), dim=-1, eps=_TINY)
-        vectors = states.new_zeros(*flat.shape, states.shape[1])
-        vectors[table.sentences, table.steps] = states
+        flat, rows = mask.flatten(0, -2), words.flatten(0, -2)
+        # without gradients a few sentences at a time: the gates of all would need far more memory than the vectors
+        size = max(1, len(rows)) if torch.is_grad_enabled() else SENTENCES
+        vectors: Tensor | None = None
+        for start in range(0, max(1, len(rows)), size):
+            table = WordTable.of(flat[start : start + size])
+            inputs = self.embed(rows[start : start + size][table.sentences, table.steps])  # [W, words]
+            states = F.normalize(bidirectional(self.gru, inputs, table), dim=-1, eps=TINY)
+            if vectors is None:
+                vectors = states.new_zeros(*flat.shape, states.shape[1])
+            vectors[start + table.sentences, table.steps] = states
+        assert vectors is not None
         counts = mask if counts is None else counts & mask
         counts = torch.where(counts.any(-1, keepdim=True), counts, mask)
-        return EncodedWords(vectors.view(*mask.shape, states.shape[1]), mask, counts)
+        return EncodedWords(vectors.view(*mask.shape, vectors.shape[-1]), mask, counts)
 
     def scores(self, regions: EncodedRegions, words: EncodedWords, block: int = BLOCK) -> Tensor:
         """Scores ``[I, C]`` of all images with all sentences ``[C, T]``.
 
-        At most about ``block`` similarities are in memory at once, besides the embeddings and the scores.
+        At most about ``block`` similarities are in memory at once, besides the embeddings and the scores: a tile with
+        about as many regions as words, so that matrix products are efficient.
         """
         images, most = regions.mask.shape
         captions, longest = words.mask.shape
-        wide = min(captions, max(1, block // (most * longest)))
-        high = max(1, block // (most * longest * wide))
+        high = min(images, max(1, round(block**0.5 / most)))
+        wide = min(captions, max(1, block // (most * longest * high)))
         rows = []
         for i in range(0, images, high):
             some = EncodedRegions(regions.vectors[i : i + high], regions.mask[i : i + high])
@@ -163,7 +144,7 @@ class ScanNet(nn.Module):
         """Logits of the softmax in Eq. 5: clipped similarities, normalised along the ``query`` dimension (Eq. 4)."""
         clipped = F.leaky_relu(similar, self.config.leak) if self.config.leak else similar.clamp_min(0)
         norm = torch.linalg.vector_norm(clipped, dim=query, keepdim=True)
-        return clipped * (self.config.temperature / (norm + _TINY))
+        return clipped * (self.config.temperature / (norm + TINY))
 
     def _word_logits(self, similar: Tensor, words: EncodedWords) -> Tensor:
         if self.config.rivals == "counted":
@@ -212,5 +193,18 @@ def _word_relevance(similar: Tensor, weight: Tensor, regions: EncodedRegions) ->
 
 def _cosine(similar: Tensor, weight: Tensor, across: Tensor, context: int) -> Tensor:
     """R of Eq. 6: cosine of a unit vector and its attended vector; ``across`` = G ``weight``."""
-    norm = (weight * across).sum(context).clamp_min(_TINY**2).sqrt()
+    norm = (weight * across).sum(context).clamp_min(TINY**2).sqrt()
     return (weight * similar).sum(context) / norm
+
+
+def pad_words(
+    ids: Sequence[Sequence[int]], counts: Sequence[Sequence[bool]], device: torch.device = CPU
+) -> tuple[Tensor, Tensor]:
+    """Ragged sentences and their counts as two tensors ``[C, T]``."""
+    words, counted = pad_ragged([ids], Vocabulary.pad)[0], pad_ragged([counts], 0)[0].bool()
+    return words.to(device), counted.to(device)
+
+
+def encode_regions(matcher: ScanNet, regions: Sequence[Regions]) -> EncodedRegions:
+    """Embed the regions of several images on the matcher's device."""
+    return matcher.encode_regions(to_device(pad_regions(regions), device_of(matcher)))

@@ -13,8 +13,9 @@ from deixis.data.reading import brief, read_json
 from deixis.errors import DeixisError
 from deixis.language.vocabulary import SPECIAL, Vocabulary
 from deixis.layers.checkpoint_file import read_checkpoint
+from deixis.methods.scan.config import ScanConfig
 from deixis.methods.scan.model import ScanGrounder
-from deixis.methods.scan.network import ScanConfig, ScanNet
+from deixis.methods.scan.network import ScanNet
 from deixis.training.published import Imported, PublishedFiles, load_weights
 from deixis.training.supervision import PAIRS
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from deixis.methods.scan.network import ScanConfig
+from deixis.methods.scan.config import ScanConfig
 from deixis.training.recipe import Phase, Recipe, Schedule
 
 FROM_DATA = 0  # set when the data is known

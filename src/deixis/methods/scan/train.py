@@ -11,26 +11,32 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deixis.calibration import Calibration, fit
+from deixis.calibration import Calibration, Presence
 from deixis.data import Caption, Sample
 from deixis.device import device_of
 from deixis.distributed import collect, gather, share, world
 from deixis.language.nouns import mark_words
+from deixis.language.parse import parse
 from deixis.language.spacy_parse import spacy_parse
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import PaddedRegions, pad_regions
+from deixis.methods.scan.config import ScanConfig
 from deixis.methods.scan.losses.triplet import matching_loss
-from deixis.methods.scan.model import ScanGrounder, encode_regions, pad_words, with_ends
-from deixis.methods.scan.network import EncodedRegions, ScanConfig, ScanNet
+from deixis.methods.scan.model import Placing, ScanGrounder, with_ends
+from deixis.methods.scan.network import EncodedRegions, ScanNet, encode_regions, pad_words
 from deixis.methods.scan.recipes import ScanRecipe
 from deixis.metrics.retrieval import retrieval
 from deixis.training.callbacks import Callbacks
 from deixis.training.card import card_files
 from deixis.training.data import TrainingData
 from deixis.training.loop import train
+from deixis.training.presence import collect_evidence
 from deixis.training.recipe import Phase
 from deixis.training.types import Scores
 from deixis.types import Regions
+
+MAX_CALIBRATION = 300
+"""Validation images that the calibration uses, spread evenly."""
 
 NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
 
@@ -135,15 +141,17 @@ def train_scan(recipe: ScanRecipe, data: TrainingData, out: Path, callbacks: Cal
     like = data.regions[data.training[0].image_id]
     config = replace(recipe.model, vocabulary=len(vocabulary), features=like.features.shape[1])
     validation = make_pairs(data.validation, vocabulary, config.count, recipe.max_words)
-    named = make_pairs(data.validation, vocabulary, "nouns", recipe.max_words)
 
     def validate(network: Network, phase: Phase) -> Scores:
         return recalls(network.matcher, validation, data.regions)
 
     def save(network: Network, epoch: int, scores: Scores) -> None:
-        curve = calibrate(network.matcher, named, data.regions)
-        grounder = ScanGrounder(network.matcher, vocabulary, data.extractor, recipe.name, curve)
-        grounder.save_pretrained(out, card_files(recipe, data, epoch, scores, "all images and captions, one fold"))
+        grounder = ScanGrounder(network.matcher, vocabulary, data.extractor, recipe.name)
+        if grounder.extractor.is_detector:  # the rule uses its classes
+            grounder.placing = Placing("heat")
+        calibrate(grounder, data)
+        files = card_files(recipe, data, epoch, scores, "all images and captions, one fold")
+        grounder.save_pretrained(out, files)
 
     pairs = make_pairs(data.training, vocabulary, config.count, recipe.max_words)
     train(
@@ -176,23 +184,19 @@ def recalls(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regio
     return found | {"recall_sum": sum(found.values())}
 
 
-@torch.no_grad()
-def calibrate(matcher: ScanNet, pairs: Sequence[Pair], regions: Mapping[str, Regions]) -> Calibration:
-    """Fit the calibration from the relevance of a noun to the probability that it is present; ``pairs`` mark nouns.
+def calibrate(grounder: ScanGrounder, data: TrainingData) -> None:
+    """Fit the curves that turn the evidence of a matcher into probabilities, on some validation images.
 
-    The nouns of an image are there. In the next image they are not, unless its own captions have the same word.
+    Absent texts are those of other images, and hard negatives; no box is needed.
     """
-    captions: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        captions.setdefault(pair.image_id, []).append(pair)
-    images = list(captions)
-    present, absent = [], []
-    for image, other in zip(images, images[1:] + images[:1], strict=True):
-        own = captions[image]
-        words, nouns = pad_words([pair.words for pair in own], [pair.counts for pair in own], device_of(matcher))
-        encoded = matcher.encode_words(words.expand(2, -1, -1), nouns.expand(2, -1, -1))
-        _, relevance = matcher.align(encode_regions(matcher, [regions[image], regions[other]]), encoded)  # [2, C, T]
-        said = torch.tensor([word for pair in captions[other] for word in pair.words]).to(words.device)
-        present.append(relevance[0][nouns])
-        absent.append(relevance[1][nouns & ~torch.isin(words, said)])
-    return fit(torch.cat(present).cpu(), torch.cat(absent).cpu())
+    grounder.presence = Presence(Calibration(), Calibration())  # evidence includes the classes of a detector
+
+    def evidence(regions: Regions, texts: Sequence[str]) -> list[float]:
+        (photo,) = grounder.encode([regions])
+        parses = parse(texts)
+        phrases = [replace(one.phrase(0, len(one)), text=text) for text, one in zip(texts, parses, strict=True)]
+        return grounder.evidence(photo, phrases)
+
+    step = -(-len(data.validation) // MAX_CALIBRATION)
+    phrases, captions = collect_evidence(data.validation[::step], data.regions.__getitem__, evidence)
+    grounder.presence = Presence(phrases.calibration(), captions.calibration())

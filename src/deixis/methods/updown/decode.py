@@ -8,7 +8,7 @@ tie goes to the higher summed probability. The box of a word comes from the bran
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -159,10 +159,9 @@ class _Words:
             return np.take_along_axis(self.values[:, 0], words, 1) - self.normaliser[:, None]
         return mean_logprobs(np.take_along_axis(self.values, words[:, None], 2))
 
-    def branches(self, words: Array) -> Array:
-        """Branches ``[R, n, K]`` that predicted ``words [R, n]``."""
-        values = np.broadcast_to(self.values[:, None], (len(words), words.shape[1], *self.values.shape[1:]))
-        return voting_branches(values, words)
+    def branches(self, rows: Array, words: Array) -> Array:
+        """Branches ``[n, K]`` that predicted ``words [n]`` after the open sentences ``rows [n]``."""
+        return np.ones((len(words), 1), bool) if self.single else voting_branches(self.values[rows], words)
 
 
 # Decoding -----------------------------------------------------------------------------------------------------------
@@ -234,17 +233,19 @@ def force_decode(decoder: DecoderCalls, encoded: Any, ids: Array, generation: Ge
         wanted = words[..., t][open_][:, None]
         logprobs[open_, t] = found.logprobs(wanted)[:, 0]
         attention[open_, t] = alpha
-        branch_mask[open_, t] = found.branches(wanted)[:, 0]
+        branch_mask[open_, t] = found.branches(np.arange(len(wanted)), wanted[:, 0])
     return Sentences(words, logprobs, attention, branch_mask)
 
 
+@dataclass(frozen=True, eq=False)
 class _Record:
     """What every step of a beam search chose; the sentences are followed back from their last words."""
 
-    def __init__(self, images: int, width: int, branches: int, regions: int) -> None:
-        self.shape = (images, width)
-        self.branches, self.regions = branches, regions
-        self.steps: list[tuple[Array, ...]] = []
+    images: int
+    width: int
+    branches: int
+    regions: int
+    steps: list[tuple[Array, ...]] = field(default_factory=list)
 
     def write(
         self,
@@ -268,12 +269,12 @@ class _Record:
         branch_mask = np.zeros((*word.shape, self.branches), bool)
         now = at >= 0
         if now.any():
-            branch_mask[now] = _of_rows(found, at[now], word[now])
+            branch_mask[now] = found.branches(at[now], word[now])
         self.steps.append((rows, parent, word, logprob, at, alpha, branch_mask))
 
     def sentences(self, order: Array, total: Array) -> Sentences:
         """The sentences in this order ``[I, S]``; those with a ``total [I, S]`` of -inf do not exist."""
-        shape = (*self.shape, len(self.steps))
+        shape = (self.images, self.width, len(self.steps))
         words, logprobs = np.full(shape, PAD), np.zeros(shape, np.float32)
         attention = np.zeros((*shape, self.branches, self.regions), np.float32)
         branch_mask = np.zeros((*shape, self.branches), bool)
@@ -291,10 +292,3 @@ class _Record:
         words[missing], attention[missing], branch_mask[missing] = PAD, 0, False
         logprobs[missing] = -np.inf
         return Sentences(words, logprobs, attention, branch_mask)
-
-
-def _of_rows(found: _Words, rows: Array, words: Array) -> Array:
-    """Branches ``[n, K]`` that predicted ``words [n]`` after the open sentences ``rows [n]``."""
-    if found.single:
-        return np.ones((len(words), 1), bool)
-    return voting_branches(found.values[rows], words)

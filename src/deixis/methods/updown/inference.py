@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -58,11 +58,6 @@ class DecoderCalls(Protocol):
         """
 
 
-def runs_on_arrays(config: DecoderConfig) -> bool:
-    """Return whether :class:`ArrayDecoder` has everything that a configuration needs."""
-    return not config.temporal
-
-
 # NumPy ---------------------------------------------------------------------------------------------------------------
 
 
@@ -79,12 +74,8 @@ class Encoded:
     grid_mask: Array | None = None  # [I, M]             True where there is a cell
     frames: Array | None = None  # [I, N] frame of each region of a clip
 
-    def __len__(self) -> int:
-        return len(self.image)
 
-
-@dataclass(frozen=True, eq=False)
-class State:
+class State(NamedTuple):
     """Recurrent state of every sentence between two words."""
 
     h1: Array  # [I, S, hidden]      attention LSTM
@@ -209,14 +200,15 @@ class ArrayDecoder:
 
     def start(self, encoded: Encoded, sentences: int, branches: int) -> State:
         """Zero state before the first word."""
-        one = np.zeros((len(encoded), sentences, self.config.hidden), np.float32)
-        each = np.zeros((len(encoded), sentences, branches, self.config.hidden), np.float32)
+        images = len(encoded.image)
+        one = np.zeros((images, sentences, self.config.hidden), np.float32)
+        each = np.zeros((images, sentences, branches, self.config.hidden), np.float32)
         return State(one, one, each, each)
 
     def states(self, state: State, rows: Array, parents: Array) -> State:
         """Select of the images ``rows [i]`` the states of the sentences ``parents [i, S]``."""
         index = rows[:, None], parents
-        return State(state.h1[index], state.c1[index], state.h2[index], state.c2[index])
+        return State(*(part[index] for part in state))
 
     def step(self, encoded: Encoded, words: Array, state: State, open_: Array) -> tuple[State, Array, Array]:
         """Feed one word to the open sentences; see :meth:`DecoderCalls.step`.
@@ -226,7 +218,7 @@ class ArrayDecoder:
         """
         c, w = self.config, self.weights
         owner = np.nonzero(open_)[0]  # [R] image of each open sentence, ascending
-        old = State(state.h1[open_], state.c1[open_], state.h2[open_], state.c2[open_])
+        old = State(*(part[open_] for part in state))
         branches = state.h2.shape[2]
         previous_weight, current_weight, query_bias = self._weights_of(branches)
         size = len(query_bias)
@@ -239,12 +231,12 @@ class ArrayDecoder:
         h1, c1 = lstm_gates(gates, old.c1)
         current = linear(h1, current_weight)
         query = (previous if c.attend_from == "previous" else current)[:, :size] + query_bias
-        attended, alpha = self._attend(encoded, query, np.bincount(owner, minlength=len(encoded)), branches)
+        attended, alpha = self._attend(encoded, query, np.bincount(owner, minlength=len(encoded.image)), branches)
         gates = linear(np.concatenate([attended, old.h2], -1), self._attended_h2)
         gates += (current[:, -4 * c.hidden :] + self._language_bias)[:, None]
         h2, c2 = lstm_gates(gates, old.c2)
         logits = named_linear(h2, w, "output")
-        return State(*(_put(*each, open_) for each in zip((h1, c1, h2, c2), _parts(state), strict=True))), logits, alpha
+        return State(*(_put(*each, open_) for each in zip((h1, c1, h2, c2), state, strict=True))), logits, alpha
 
     def _weights_of(self, branches: int) -> tuple[Array, Array, Array]:
         """Weights that h1_{t-1} and h1_t are multiplied with, and the bias of the query."""
@@ -348,10 +340,6 @@ def eliminated(alpha: Array, free: Array, frames: Array | None, count: int) -> A
         best = left & (some == some.max(-1, keepdims=True))
         taken[:, inside] = best & (left.sum(-1, keepdims=True) > 1)
     return taken
-
-
-def _parts(state: State) -> tuple[Array, ...]:
-    return state.h1, state.c1, state.h2, state.c2
 
 
 def _put(new: Array, old: Array, open_: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -15,7 +16,7 @@ from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padded import pad_arrays, pad_ids
 from deixis.methods.updown.config import DecoderConfig
 from deixis.methods.updown.decode import GenerationConfig, Sentences, beam_search, force_decode
-from deixis.methods.updown.inference import ArrayDecoder, TorchDecoder, runs_on_arrays, weight_shapes
+from deixis.methods.updown.inference import ArrayDecoder, TorchDecoder, weight_shapes
 from deixis.model_folder import (
     Backend,
     folder_hash,
@@ -70,6 +71,12 @@ class Captioner:
         self.extractor.to(device)
         return self
 
+    def with_generation(self, generation: GenerationConfig) -> Self:
+        """Return a captioner with the same network that generates by other rules."""
+        other = copy(self)
+        other.generation = generation
+        return other
+
     @property
     def describes_clips(self) -> bool:
         """Whether it was trained on the frames of clips, and not on photographs."""
@@ -95,15 +102,12 @@ class Captioner:
     ) -> list[list[Candidate]]:
         """Return given sentences of each image as candidates: their log-probability and attention trace."""
         self._require(regions)
-        rows = [[self._encode(words) for words in each] for each in sentences]
+        rows = [[self.vocabulary.encode(words) for words in each] for each in sentences]
+        longest = self.generation.max_words  # a sentence of this length has no end token
+        rows = [[ids[:-1] if len(ids) - 2 >= longest else ids for ids in each] for each in rows]
         encoded = self.calls.encode(pad_arrays(regions))
         found = force_decode(self.calls, encoded, pad_ids(rows, Vocabulary.pad), self.generation)
         return self._candidates(found, regions, sentences)
-
-    def _encode(self, words: Sequence[str]) -> Sequence[int]:
-        """Return word ids with bos and eos; a sentence of the greatest length is cut before its end token."""
-        ids = self.vocabulary.encode(words)
-        return ids[:-1] if len(words) >= self.generation.max_words else ids
 
     def _candidates(
         self,
@@ -167,7 +171,7 @@ class Captioner:
 
 
 def _load(sizes: DecoderConfig, folder: str | Path, backend: Backend) -> Decoder | ArrayDecoder:
-    if backend == "numpy" and runs_on_arrays(sizes):
+    if backend == "numpy" and not sizes.temporal:  # temporal features are read in torch only
         ignored = ("energy", "key.bias") if sizes.heads else ()  # version 0.1 had them, without effect
         return ArrayDecoder(sizes, load_arrays(folder, weight_shapes(sizes), ignored=ignored))
     require_torch(f"{folder} (a decoder with temporal features)" if backend == "numpy" else "--device")

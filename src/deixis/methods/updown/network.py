@@ -225,7 +225,7 @@ class Decoder(nn.Module):
         corners = torch.stack([x[..., 0], y[..., 0], x[..., 1], y[..., 1], frames], -1)
         cells = mask = vector = None
         if c.temporal:
-            cells, mask, vector = self.encode_time(video.temporal, video.lengths, video.segment)
+            cells, mask, vector = self.encode_time(video.temporal, video.lengths, video.segment, fold(regions.keys, 13))
         image = vector if c.image == "temporal" else None
         encoded = self.encode(regions.features, regions.mask, image, corners, None, None, regions.keys)
         if cells is not None:

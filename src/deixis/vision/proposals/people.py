@@ -69,18 +69,13 @@ class CocoSsdAndParts:
             classes[rows],
         )
 
-    @property
-    def classes(self) -> int:
-        """Number of columns of ``class_probs``."""
-        return len(NAMES)
-
     def _parts(
         self, image: Image, boxes: npt.NDArray[np.floating], probs: npt.NDArray[np.floating]
     ) -> tuple[list[str], npt.NDArray[np.floating], npt.NDArray[np.floating]]:
         """Names, boxes ``[P, 4]`` inside the image and scores ``[P]`` of the parts of the largest people."""
         height, width = image.shape[:2]
         kept = [i for i in geometry.nms(boxes, probs, 0.5) if probs[i] >= self.person_prob]
-        largest = sorted(kept, key=lambda i: -float(geometry.area(boxes[i])))[: self.people]
+        largest = [kept[i] for i in np.argsort(-geometry.area(boxes[kept]), kind="stable")[: self.people]]
         found: list[tuple[str, npt.NDArray[np.floating], float]] = []
         for i in largest:
             points = keypoints(image, boxes[i])
