@@ -83,14 +83,8 @@ def eval(
     """
     from deixis.data.dictionary import read_classes
     from deixis.data.lists import excluded_images, read_proposals
-    from deixis.evaluation.evaluate import (
-        SCORING,
-        evaluate_captions,
-        evaluate_grounder,
-        joint_supervision,
-        with_localizer,
-        with_mark,
-    )
+    from deixis.evaluation import evaluate as scores
+    from deixis.evaluation.evaluate import SCORING, evaluate_captions, evaluate_grounder, joint_supervision, with_mark
     from deixis.evaluation.files import write_evaluation, write_pages
     from deixis.evaluation.split import SplitPhotos
     from deixis.model_folder import read_supervision
@@ -133,7 +127,7 @@ def eval(
             found = evaluate_captions(models, reference, photos, options, scoring=scoring)
         about["model"], results = models.name, found.results
         predictions = found.predictions
-        evaluation = with_localizer(found.evaluation, source, reference, photos)
+        evaluation = scores.with_localizer(found.evaluation, source, reference, photos)
     else:
         if grounder is not None or place in ("grounder",):
             raise UsageError(f"{model} is a phrase grounder; --grounder is for captioners.")

@@ -97,10 +97,9 @@ def features(
         from deixis.vision.layouts.fill import import_features, named_map
 
         with terminable():
-            image_map = named_map(backbone, grid, device, published, layout)
-            bar, note = partial(track, console=console), partial(console.print, markup=False)
-            report = import_features(source, layout, out, published, image_map, limit, bar, note, open_features)
-        return _finish(report, verify, as_json, console)
+            given = source, layout, out, published, named_map(backbone, grid, device, published, layout), limit
+            show = partial(track, console=console), partial(console.print, markup=False)
+            return _finish(import_features(*given, *show, open_features), verify, as_json, console)
     engine.check()
     make = fill.maker(extractor, backbone, proposals, boxes, grid, maps, device)
     started = time.monotonic()
@@ -174,8 +173,8 @@ def _fill(
 
 
 def _print_report(report: fill.FillReport, console: Console) -> None:
-    megabytes = report.bytes / 1e6
-    console.print(f"{report.store}: {report.images:,} images, {megabytes:,.0f} MB, {report.extractor}", markup=False)
+    size = f"{report.images:,} images, {report.bytes / 1e6:,.0f} MB"
+    console.print(f"{report.store}: {size}, {report.extractor}", markup=False)
     console.print(f"{report.added:,} added in {report.seconds:,.0f} s, {len(report.skipped):,} skipped")
     lines = [f"{image_id}: {reason}" for image_id, reason in report.skipped.items()]
     print_some(console, lines, LISTED, f", all in {report.store}/skipped.json")

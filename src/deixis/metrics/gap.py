@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,9 @@ class Gap:
     supervised: float
     closed: float | None  # None: the supervised system equals the baseline
     interval: Interval | None
+
+
+Gaps = Mapping[str, Gap]  # by name of the metric
 
 
 def gap_of_means(
@@ -54,6 +57,22 @@ def gap_of_means(
     usable = values[np.isfinite(values)]
     bounds = np.percentile(usable, [2.5, 97.5]) if closed is not None and len(usable) else None
     return Gap(name, first, own, best, closed, None if bounds is None else (float(bounds[0]), float(bounds[1])))
+
+
+def gaps_between(
+    rows: Mapping[str, Sequence[Scores]], row: str, baseline: str, supervised: str, names: Sequence[str], n: int
+) -> Gaps:
+    """Compute the share for each metric, over the seeds of three rows, where all have the same signature."""
+    several = [rows[baseline], rows[row], rows.get(supervised, [])]
+    if row in (baseline, supervised) or not all(several):
+        return {}
+    found = {}
+    for name in names:
+        every = [scores for each in several for scores in each]
+        if all(name in scores for scores in every) and len({scores[name].signature for scores in every}) == 1:
+            low, own, high = ([scores[name] for scores in each] for each in several)
+            found[name] = gap_of_means(name, low, own, high, n=n)
+    return found
 
 
 def gap_closed(baseline: Scores, method: Scores, supervised: Scores, n: int = 10_000, seed: int = 0) -> list[Gap]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from deixis.metrics.bootstrap import Comparison
-from deixis.metrics.gap import Gap
+from deixis.metrics.gap import Gaps
 from deixis.metrics.score import signature
 from deixis.show.draw import PALETTE
 from deixis.show.markdown import cell, markdown
@@ -53,7 +53,6 @@ class Entry:
     values: list[float]  # one per seed
     signature: str
     against_baseline: Comparison | None = None  # None if the two cannot be compared
-    gap: Gap | None = None  # share of the gap from the baseline to the supervised row, where the table has one
 
     @property
     def mean(self) -> float:
@@ -91,6 +90,7 @@ class ComparisonTable:
     columns: Sequence[Column]
     lines: Sequence[Line]
     supervised: str = ""  # the row of the upper bound
+    gaps: Mapping[str, Gaps] = field(default_factory=dict)  # by row: share of the gap from the baseline to it
 
     def to_json(self) -> Json:
         """All numbers, unscaled."""
@@ -98,8 +98,8 @@ class ComparisonTable:
         for line, row in zip(self.lines, rows, strict=True):
             for name, entry in line.scores.items():
                 row["scores"][name] |= {"mean": entry.mean, "std": entry.std}
-                if entry.gap is None:
-                    del row["scores"][name]["gap"]
+                if gap := self.gaps.get(line.row, {}).get(name):
+                    row["scores"][name]["gap"] = asdict(gap)
         return {"title": self.title, "split": self.split, "baseline": self.baseline, "rows": rows}
 
 
@@ -157,16 +157,17 @@ def _gaps(table: ComparisonTable) -> str:
 
     def shown(column: Column, line: Line, baseline: Line) -> str:
         entry = line.scores.get(column.score)
-        if entry is None or entry.gap is None:
+        gap = table.gaps[line.row].get(column.score)
+        if entry is None or gap is None:
             return NONE
         ratio = f"x {entry.mean / mean:.2f}" if (mean := baseline.scores[column.score].mean) else NONE
-        if entry.gap.closed is None or entry.gap.interval is None:
+        if gap.closed is None or gap.interval is None:
             return ratio
-        low, high = (f"{100 * bound:.0f}" for bound in entry.gap.interval)
-        return f"{ratio}, {100 * entry.gap.closed:.0f} % ({low} to {high})"
+        low, high = (f"{100 * bound:.0f}" for bound in gap.interval)
+        return f"{ratio}, {100 * gap.closed:.0f} % ({low} to {high})"
 
     found = {line.row: line for line in table.lines}
-    methods = [line for line in table.lines if any(entry.gap is not None for entry in line.scores.values())]
+    methods = [line for line in table.lines if table.gaps.get(line.row)]
     if not methods:
         return f"The share of the gap to `{table.supervised}` needs finished runs of it and of `{table.baseline}`."
     baseline = found[table.baseline]

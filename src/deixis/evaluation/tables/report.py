@@ -10,7 +10,7 @@ from pathlib import Path
 from deixis.evaluation.tables.describe import Experiment, Run, Table
 from deixis.evaluation.tables.kept import KeptRun, read_kept
 from deixis.metrics.bootstrap import Comparison, Scores, paired_bootstrap
-from deixis.metrics.gap import Gap, gap_of_means
+from deixis.metrics.gap import gaps_between
 from deixis.show.comparison import ComparisonTable, Entry, Line, draw_chart, to_markdown
 from deixis.show.markdown import between_marks
 from deixis.training.supervision import short_supervision
@@ -31,8 +31,7 @@ def write_report(experiment: Experiment, resamples: int = RESAMPLES) -> list[Jso
         page, chart = experiment.folder / described.text, experiment.folder / f"{described.name}.png"
         if table.lines:
             draw_chart(table, described.chart, chart)
-        link = Path(os.path.relpath(chart, page.parent)).as_posix()
-        between_marks(page, to_markdown(table, link), described.name)
+        between_marks(page, to_markdown(table, Path(os.path.relpath(chart, page.parent)).as_posix()), described.name)
         numbers.append({"table": described.name, **table.to_json()})
     return numbers
 
@@ -46,13 +45,10 @@ def summarise(experiment: Experiment, table: Table, kept: Kept, resamples: int =
     for name, own in runs.items():
         if own:
             against = scores[table.baseline] if name != table.baseline else []
-            gaps: Mapping[str, Gap] = {}
-            if table.supervised and name not in (table.baseline, table.supervised):
-                gaps = _gaps(scores[table.baseline], scores[name], scores[table.supervised], names, resamples)
-            compared = _compare(against, scores[name], names, resamples)
-            lines.append(_line(experiment, table, own, kept, compared, gaps))
+            lines.append(_line(experiment, table, own, kept, _compare(against, scores[name], names, resamples)))
     columns = [column for column in table.columns if any(column.score in line.scores for line in lines)]
-    return ComparisonTable(table.title, split, table.baseline, resamples, columns, lines, table.supervised)
+    gaps = {name: gaps_between(scores, name, table.baseline, table.supervised, names, resamples) for name in runs}
+    return ComparisonTable(table.title, split, table.baseline, resamples, columns, lines, table.supervised, gaps)
 
 
 def _compare(baseline: Sequence[Scores], own: Sequence[Scores], names: Sequence[str], resamples: int) -> Compared:
@@ -64,42 +60,13 @@ def _compare(baseline: Sequence[Scores], own: Sequence[Scores], names: Sequence[
     return {one.name: one for one in paired_bootstrap(a, b, resamples)} if alike and baseline else {}
 
 
-def _gaps(
-    baseline: Sequence[Scores],
-    own: Sequence[Scores],
-    supervised: Sequence[Scores],
-    names: Sequence[str],
-    resamples: int,
-) -> Mapping[str, Gap]:
-    """Compute the share of the gap from the baseline to the supervised row, where all seeds have the same signature."""
-    several = [*baseline, *own, *supervised]
-    found = {}
-    for name in names:
-        alike = all(name in scores for scores in several) and len({scores[name].signature for scores in several}) == 1
-        if alike and baseline and supervised:
-            systems = ([scores[name] for scores in each] for each in (baseline, own, supervised))
-            found[name] = gap_of_means(name, *systems, n=resamples)
-    return found
-
-
-def _line(
-    experiment: Experiment,
-    table: Table,
-    runs: Sequence[Run],
-    kept: Kept,
-    compared: Compared,
-    gaps: Mapping[str, Gap],
-) -> Line:
-    row, own = runs[0].row, [kept[run.name] for run in runs]
-    entries = {}
+def _line(experiment: Experiment, table: Table, runs: Sequence[Run], kept: Kept, compared: Compared) -> Line:
+    row, own, entries = runs[0].row, [kept[run.name] for run in runs], dict[str, Entry]()
     for name in [column.score for column in table.columns]:
         found = [value for one in own if (value := one.value(experiment.report, name))]
         if len(found) == len(own):
             marks = sorted({mark for _, mark in found})
-            entries[name] = Entry(
-                [value for value, _ in found], " and ".join(marks), compared.get(name), gaps.get(name)
-            )
-    seconds = [sum(_seconds(experiment, run, kept).values()) for run in runs]
+            entries[name] = Entry([value for value, _ in found], " and ".join(marks), compared.get(name))
     return Line(
         row=row.name,
         title=row.title,
@@ -108,7 +75,7 @@ def _line(
         extractor=own[0].extractor,
         seeds=[run.seed for run in runs if run.seed is not None],
         core_minutes=statistics.mean(one.training_seconds for one in own) / 60,
-        core_minutes_in_all=statistics.mean(seconds) / 60,
+        core_minutes_in_all=statistics.mean(sum(_seconds(experiment, run, kept).values()) for run in runs) / 60,
         scores=entries,
     )
 
