@@ -86,9 +86,16 @@ def show(title: str, time: float, more: str = "") -> None:
 
 def step(name: str, layers: int = 0) -> None:
     """Time one training step of a small recipe with its own batch size, without reading data."""
+    before = peak_memory()
+    time = seconds(training_step(name, layers), repeats=3, warm=1)
+    memory = (peak_memory() - before) / 2**20
+    show(f"{name}, training step of {ALBEF_RECIPES[name].batch_images} images", time, f"+{memory:,.0f} MB")
+
+
+def training_step(name: str, layers: int = 0) -> Callable[[], None]:
+    """Return a function that makes one step."""
     recipe = ALBEF_RECIPES[name]
     config = cut(small(), layers)
-    before = peak_memory()
     pieces = WordPieces((*WordPieces.specials, *(f"word{i}" for i in range(config.vocabulary - 5))))
     torch.manual_seed(0)
     network = Network(recipe, AlbefNet(config), pieces).train()
@@ -112,10 +119,7 @@ def step(name: str, layers: int = 0) -> None:
         optimiser.step()
         network.end_step()
 
-    time = seconds(run, repeats=3, warm=1)
-    memory = (peak_memory() - before) / 2**20
-    title = f"{name}, training step of {recipe.batch_images} images"
-    show(title, time, f"+{memory:,.0f} MB")
+    return run
 
 
 def cut(config: AlbefConfig, layers: int) -> AlbefConfig:

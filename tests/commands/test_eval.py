@@ -143,7 +143,7 @@ def test_a_phrase_grounder_takes_no_other_grounder(
         assert cli.run([*order, *option]) == 2
         assert "is a phrase grounder" in capsys.readouterr().err
     assert cli.run([*order, "--place", "alpha"]) == 1
-    assert "Its --place is attention or vote, not alpha." in capsys.readouterr().err
+    assert "Its --place is attention or vote or heat, not alpha." in capsys.readouterr().err
 
 
 def test_a_grounder_that_needs_a_grid_gets_it_without_a_store(

@@ -100,7 +100,7 @@ def test_maps_of_several_models_side_by_side(folder: Path, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("model", "rules", "others"),
     [
-        ("matcher", ["attention", "vote"], ["heat", "alpha", "threshold"]),
+        ("matcher", ["attention", "vote", "heat"], ["alpha", "threshold"]),
         ("cells", ["heat", "alpha", "threshold"], ["attention", "vote"]),
         ("pixels", ["threshold"], ["heat", "alpha", "attention", "vote"]),
     ],

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from deixis.cli import run
+from deixis.methods.albef import train as training
 from deixis.methods.albef.images import square_pixels
 from deixis.methods.albef.inputs import clean_text
 from deixis.methods.albef.model import AlbefGrounder, encode_text
@@ -281,6 +282,39 @@ def test_amc_is_trained_in_one_command(tmp_path: Path, referring: Path, genome: 
     newest = torch.cat([kept.images[4:], kept.images[:4]])[-8:]  # of the imported queue, oldest first
     torch.testing.assert_close(queue[pairs:], newest[pairs:])
     assert not torch.equal(queue[:pairs], newest[:pairs])
+
+
+def test_pairs_of_another_data_set_have_no_boxes(
+    tmp_path: Path, referring: Path, genome: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Visual Genome with boxes and pairs beside it, without a feature store."""
+    _, _, start = imported(tmp_path, "pretrained")
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    lines = [{"image": f"{n}.jpg", "caption": "a dog on the grass", "split": "train"} for n in (5, 6)]
+    for n in (5, 6):
+        save_noise(pairs / f"{n}.jpg", n)
+    (pairs / "captions.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    boxed: list[int] = []
+    real = training.collate
+
+    def collate(*args: Any, **options: Any) -> training.Batch:
+        batch = real(*args, **options)
+        boxed.append(int(batch.boxed.sum()))
+        assert len(batch.boxed) == 4
+        return batch
+
+    monkeypatch.setattr(training, "collate", collate)
+    val = ["--val-data", str(referring), "--val-split", "refcoco+:unc:testA"]
+    args = ["train", "amc-base", "--data", str(genome), str(pairs), *val, "--init-from", str(start)]
+    more = ["--phases.0.epochs", "1", "--batch-images", "4", "--accumulate", "1", "--momentum.queue", "8", "--quiet"]
+    assert run([*args, "--out", str(tmp_path / "run"), *more]) == 0
+    assert boxed == [2]
+    losses = json.loads((tmp_path / "run" / "log.jsonl").read_text())["losses"]
+    assert {"contrast", "match", "mean", "max"} <= losses.keys()
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "vg (vg_triplets): 2 training images" in card
+    assert "pairs (pairs): 2 training images" in card
 
 
 def test_a_fine_tuned_model_is_trained_without_masked_words(

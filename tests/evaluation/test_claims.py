@@ -40,6 +40,7 @@ row = "new"
 than = "old"
 score = "accuracy"
 effect = 20
+least_seeds = 1
 """
 
 
@@ -86,6 +87,7 @@ def test_rows_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None
     result = judge(made, claim, read_kept(made))
     assert result is not None
     assert (result.seeds, result.verdict) == ((0, 1), "held")
+    assert result.difference is not None
     assert result.difference.difference == pytest.approx(0.3)
 
 
@@ -106,6 +108,30 @@ def test_a_precondition_holds_in_every_seed(
     assert result is not None
     assert result.verdict == verdict
     assert [own for own, _ in result.precondition] == list(pointing)
+
+
+def test_a_precondition_that_fails_is_a_result_without_the_rows_of_the_claim(tmp_path: Path) -> None:
+    condition = '{ row = "old", than = "centre", score = "pointing" }'
+    made = experiment(tmp_path, f"{CLAIM}precondition = {condition}\n")
+    (claim,) = read_claims(made)
+    keep(made, "old", 0, 0.1, 0.4)
+    assert judge(made, claim, read_kept(made)) is None
+    keep(made, "centre", None, 0.1, 0.5)
+    result = judge(made, claim, read_kept(made))
+    assert result is not None
+    assert (result.verdict, result.difference) == ("precondition not met", None)
+    assert result.cells()[1:4] == ["none", "40.0 ≤ 50.0", "not measured"]
+
+
+def test_few_seeds_decide_nothing(tmp_path: Path) -> None:
+    made = experiment(tmp_path, CLAIM.replace("least_seeds = 1", "least_seeds = 2"))
+    (claim,) = read_claims(made)
+    for seed, verdict in enumerate(("undecided", "held")):
+        keep(made, "new", seed, 0.9)
+        keep(made, "old", seed, 0.5)
+        result = judge(made, claim, read_kept(made))
+        assert result is not None
+        assert result.verdict == verdict
 
 
 def test_a_small_advantage_does_not_meet_a_precondition_with_an_interval(tmp_path: Path) -> None:

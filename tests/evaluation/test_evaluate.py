@@ -12,13 +12,20 @@ import pytest
 from deixis import DeixisError, GroundedCaption, Grounding, HeatMap, Regions
 from deixis.data import Caption, Dataset, Entity, Sample
 from deixis.data.scenes import make_scenes
-from deixis.evaluation.evaluate import attended_phrases, evaluate_captions, evaluate_grounder, grounded_phrases
+from deixis.evaluation.evaluate import (
+    attended_phrases,
+    evaluate_captions,
+    evaluate_grounder,
+    grounded_phrases,
+    runtime_mark,
+)
 from deixis.evaluation.files import write_evaluation
 from deixis.evaluation.split import SplitPhotos
 from deixis.language.parse import parser_name
 from deixis.language.queries import Query
 from deixis.language.vocabulary import Vocabulary
 from deixis.localize.points import bicubic_maximum
+from deixis.methods.scan.model import ScanGrounder
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
 from deixis.metrics.bootstrap import paired_bootstrap
@@ -259,6 +266,13 @@ def test_scores_of_a_phrase_grounder(world: World) -> None:
     assert 0 <= scores["attention_accuracy"] < 1
 
 
+def test_signatures_name_torch_and_not_numpy(tmp_path: Path) -> None:
+    small_matcher().save_pretrained(tmp_path)
+    marks = [runtime_mark(ScanGrounder.from_pretrained(tmp_path, backend)) for backend in ("numpy", "torch")]
+    assert marks == [f"parser:{parser_name()}", f"parser:{parser_name()}|backend:torch"]
+    assert runtime_mark(Models(small_captioner())) == marks[1]
+
+
 def test_heat_maps_are_replaced_by_their_maximum(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pointing scores the maximum of the heat map, which may lie outside the box."""
     heat = HeatMap(np.array([[0.1, 0.2, 0.1], [0.1, 0.3, 0.9]]), (90, 40))
@@ -301,7 +315,7 @@ def test_a_matcher_is_also_scored_on_retrieval(world: World) -> None:
 
 def test_a_box_rule_that_a_grounder_does_not_have_is_an_error(world: World) -> None:
     matcher = small_matcher(world.captioner.vocabulary)
-    with pytest.raises(DeixisError, match="Its --place is attention or vote, not alpha"):
+    with pytest.raises(DeixisError, match="Its --place is attention or vote or heat, not alpha"):
         evaluate_grounder(matcher, world.reference(), world.photos, "alpha")
 
 

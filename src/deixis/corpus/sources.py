@@ -79,6 +79,8 @@ def as_source(path: Path) -> str:
 
 def is_source(text: str) -> bool:
     """Return whether this is a file, a glob or a URL, and not a folder or the name of a data set."""
+    if Path(text).is_dir():  # its name may have the letters of a glob
+        return False
     return "://" in text or any(letter in text for letter in GLOB) or Path(text).is_file()
 
 

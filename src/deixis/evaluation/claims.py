@@ -2,14 +2,15 @@
 
 A claim is that a row has a higher score than another one. Verdicts by the 95 % interval of the difference: "held" if it
 is above 0 ("held, smaller effect" if it is also below the effect of the paper); "refuted" only if it is not, and
-excludes the effect of the paper; else "undecided". If a claim has a precondition that the rows do not meet, the verdict
-is "precondition not met".
+excludes the effect of the paper; else "undecided", also with fewer than three seeds, because the interval does not have
+the variation between seeds. If a claim has a precondition that its rows do not meet in every seed, the verdict is
+"precondition not met".
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -48,6 +49,7 @@ class Claim:
     score: str
     effect: float  # difference in the paper, per cent
     precondition: Precondition | None = None
+    least_seeds: int = 3  # with fewer seeds the claim is undecided
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Result:
 
     claim: Claim
     verdict: Verdict
-    difference: Comparison
-    seeds: tuple[int, ...]
+    difference: Comparison | None  # None: the precondition is not met, and the rows of the claim were not trained
+    seeds: tuple[int, ...]  # of both rows
     precondition: tuple[tuple[float, float], ...]  # scores of both rows of the precondition, for each seed
 
     def to_json(self) -> Json:
@@ -66,13 +68,16 @@ class Result:
 
     def cells(self) -> list[str]:
         """Return the line of a table."""
-        low, high = self.difference.difference_interval
+        shown = "not measured"
+        if self.difference is not None:
+            low, high = self.difference.difference_interval
+            shown = f"{100 * self.difference.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
         both = [f"{100 * a:.1f} {'>' if a > b else '≤'} {100 * b:.1f}" for a, b in self.precondition]
         return [
             self.claim.text,
-            ", ".join(map(str, self.seeds)),
+            ", ".join(map(str, self.seeds)) or "none",
             ", ".join(both) or "none",
-            f"{100 * self.difference.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",
+            shown,
             f"{self.claim.effect:+g}",
             self.verdict,
         ]
@@ -111,36 +116,60 @@ def read_claims(experiment: Experiment) -> list[Claim]:
 
 
 def judge(experiment: Experiment, claim: Claim, kept: Mapping[str, KeptRun]) -> Result | None:
-    """Compare the rows of a claim over the seeds that all its rows have; None if they have none in common."""
-    condition = claim.precondition
-    rows = {claim.row, claim.than} | (set() if condition is None else {condition.row, condition.than})
-    seeds = [_seeds(experiment, kept, row) for row in rows if not experiment.rows[row].control]
-    common = tuple(sorted(set.intersection(*seeds))) if seeds else ()
-    if not common:
-        return None
+    """Compare the rows of a claim over the seeds that both have; None while runs are missing.
 
-    def scores(row: str, split: str, score: str) -> list[Scores]:
-        runs = [_run(experiment, kept, row, seed) for seed in common]
-        return [{"score": replace(run.scores(split)[score], name="score")} for run in runs]
-
-    than, row = (scores(name, experiment.report, claim.score) for name in (claim.than, claim.row))
-    (difference,) = paired_bootstrap(than, row)
+    A precondition that is not met is a result without the rows of the claim.
+    """
     met, values = True, []
-    if condition is not None:
-        split = experiment.choose if condition.split == "choose" else experiment.report
-        other = condition.other_score or condition.score
-        for seed in common:
-            first = _run(experiment, kept, condition.row, seed).value(split, condition.score)
-            second = _run(experiment, kept, condition.than, seed).value(split, other)
-            if first is None or second is None:
-                raise DeixisError(f"{experiment.folder}: a row of '{claim.text}' has no {condition.score} on {split}.")
-            values.append((first[0], second[0]))
-        met = all(a > b for a, b in values)
-        if met and condition.interval:
-            than, row = scores(condition.than, split, other), scores(condition.row, split, condition.score)
-            met = paired_bootstrap(than, row)[0].difference_interval[0] > 0
+    if claim.precondition is not None:
+        values = _precondition(experiment, claim.precondition, kept)
+        if not values:
+            return None
+        met = all(a > b for a, b in values) and _above(experiment, claim.precondition, kept)
+    seeds = _common(experiment, kept, claim.row, claim.than)
+    if not seeds:
+        return None if met else Result(claim, "precondition not met", None, (), tuple(values))
+    than, row = (
+        _scores(experiment, kept, name, seeds, experiment.report, claim.score) for name in (claim.than, claim.row)
+    )
+    (difference,) = paired_bootstrap(than, row)
     verdict = decide(difference.difference_interval, claim.effect / 100, met)
-    return Result(claim, verdict, difference, common, tuple(values))
+    if met and len(seeds) < claim.least_seeds:
+        verdict = "undecided"
+    return Result(claim, verdict, difference, seeds, tuple(values))
+
+
+def _precondition(
+    experiment: Experiment, condition: Precondition, kept: Mapping[str, KeptRun]
+) -> list[tuple[float, float]]:
+    """Return the scores of both rows for each seed that both have."""
+    split = experiment.choose if condition.split == "choose" else experiment.report
+    values = []
+    for seed in _common(experiment, kept, condition.row, condition.than):
+        first = _run(experiment, kept, condition.row, seed).value(split, condition.score)
+        second = _run(experiment, kept, condition.than, seed).value(split, condition.other_score or condition.score)
+        if first is None or second is None:
+            raise DeixisError(f"{experiment.folder}: seed {seed} of '{condition.row}' has no {condition.score}.")
+        values.append((first[0], second[0]))
+    return values
+
+
+def _above(experiment: Experiment, condition: Precondition, kept: Mapping[str, KeptRun]) -> bool:
+    """Return whether the interval of the difference is above 0, where the precondition asks for it."""
+    if not condition.interval:
+        return True
+    split = experiment.choose if condition.split == "choose" else experiment.report
+    seeds = _common(experiment, kept, condition.row, condition.than)
+    than = _scores(experiment, kept, condition.than, seeds, split, condition.other_score or condition.score)
+    row = _scores(experiment, kept, condition.row, seeds, split, condition.score)
+    return paired_bootstrap(than, row)[0].difference_interval[0] > 0
+
+
+def _scores(
+    experiment: Experiment, kept: Mapping[str, KeptRun], row: str, seeds: Sequence[int], split: str, score: str
+) -> list[Scores]:
+    runs = [_run(experiment, kept, row, seed) for seed in seeds]
+    return [{"score": replace(run.scores(split)[score], name="score")} for run in runs]
 
 
 def write_verdicts(experiment: Experiment) -> list[Result]:
@@ -155,8 +184,15 @@ def write_verdicts(experiment: Experiment) -> list[Result]:
     return results
 
 
-def _seeds(experiment: Experiment, kept: Mapping[str, KeptRun], row: str) -> set[int]:
-    return {seed for seed in experiment.rows[row].seeds if f"{row}-{seed}" in kept}
+def _common(experiment: Experiment, kept: Mapping[str, KeptRun], *rows: str) -> tuple[int, ...]:
+    """Return the seeds that all rows have; a control has every seed of the others."""
+    found = [
+        {seed for seed in experiment.rows[row].seeds if f"{row}-{seed}" in kept}
+        for row in rows
+        if not experiment.rows[row].control
+    ]
+    missing = any(experiment.rows[row].control and row not in kept for row in rows)
+    return () if missing or not found else tuple(sorted(set.intersection(*found)))
 
 
 def _run(experiment: Experiment, kept: Mapping[str, KeptRun], row: str, seed: int) -> KeptRun:

@@ -28,7 +28,7 @@ from deixis.metrics.retrieval import retrieval
 from deixis.metrics.score import Score
 from deixis.pipelines.caption import DEFAULT, CaptionOptions, caption_stream, reranks
 from deixis.pipelines.ground import check_place
-from deixis.pipelines.models import Models, PhraseGrounder, is_captioner, load_grounder, load_models
+from deixis.pipelines.models import Models, PhraseGrounder, backend_of, is_captioner, load_grounder, load_models
 from deixis.pipelines.photo import Photo
 from deixis.pipelines.place import place_rule
 from deixis.pipelines.results import CaptionResult
@@ -86,7 +86,7 @@ def evaluate_captions(
     if sign_options:
         rules, branches = models.captioner.generation, models.captioner.network.config.branches
         width = rules.rerank_beam or rules.beam if reranks(models, options) else rules.beam
-        evaluation = sign(evaluation, place, options, rules.mark(width, branches))
+        evaluation = sign(evaluation, place, options, f"{runtime_mark(models)}|{rules.mark(width, branches)}")
     return CaptionEvaluation(results, predictions, evaluation)
 
 
@@ -98,7 +98,7 @@ def has_boxed_frames(reference: Reference) -> bool:
 def sign(evaluation: Evaluation, place: str, options: CaptionOptions, generation: str) -> Evaluation:
     """Add the rules of generation, the source of the boxes and the disabled pipeline steps to each signature."""
     words = "own" if place in ("attention", "vote") else "head"
-    mark = f"{parser_mark()}|{generation}|place:{place}|words:{words}"
+    mark = f"{generation}|place:{place}|words:{words}"
     if options.rerank == "none":
         mark += "|rerank:none"
     if options.checks != DEFAULT.checks:
@@ -106,9 +106,11 @@ def sign(evaluation: Evaluation, place: str, options: CaptionOptions, generation
     return with_mark(evaluation, mark)
 
 
-def parser_mark() -> str:
-    """Return the signature field of the parser that finds phrases and their head nouns."""
-    return f"parser:{parser_name()}"
+def runtime_mark(models: Models | PhraseGrounder) -> str:
+    """Return the signature fields of the parser and, where networks run in torch and not on NumPy, of the backend."""
+    networks = [models.captioner, models.grounder] if isinstance(models, Models) else [models]
+    in_torch = any(one is not None and backend_of(one) == "torch" for one in networks)
+    return f"parser:{parser_name()}{'|backend:torch' if in_torch else ''}"
 
 
 def with_mark(evaluation: Evaluation, mark: str) -> Evaluation:
@@ -147,7 +149,7 @@ def evaluate_grounder(
         result = evaluate(predictions, reference, Options(metrics=metrics, missing="skip"))
         if isinstance(grounder, ReirGrounder) and grounder.signature:
             result = with_mark(result, grounder.signature)
-        result = with_mark(result, parser_mark())
+        result = with_mark(result, runtime_mark(grounder))
     elif not isinstance(grounder, ScanGrounder):
         raise DeixisError(
             f"{reference.name} ({reference.split}) has no phrases with boxes. Choose another data set or split."

@@ -216,6 +216,6 @@ def on_cpu(device: str) -> bool:
 
 
 def backend_of(model: Captioner | PhraseGrounder) -> str:
-    """Return what runs the network of a model: "numpy" or "torch"."""
-    backend: str = model.calls.backend
-    return backend
+    """Return what runs the network of a model: "numpy" or "torch"; "none" for a grounder without a network."""
+    calls = getattr(model, "calls", None)
+    return "none" if calls is None else str(calls.backend)

@@ -8,7 +8,7 @@ from typing import Literal
 BLOCK = 2**21
 """Similarities of regions and words that are in memory at once when all pairs are scored (8 MB, several times)."""
 
-SENTENCES = 128
+SENTENCES = 64
 """Sentences that are embedded together during inference."""
 
 TINY = 1e-8  # as in SCAN's code
