@@ -23,7 +23,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Self, TextIO
+from typing import IO, Any, Self, TextIO
 
 from safetensors import SafetensorError
 
@@ -60,7 +60,7 @@ def json_text(value: object, indent: int | None = None) -> str:
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-def open_regular(path: str | Path, limit: int = MAX_FILE) -> BinaryIO:
+def open_regular(path: str | Path, limit: int = MAX_FILE) -> io.BufferedReader:
     """Open a regular file of at most ``limit`` bytes; a pipe or a device is refused and never waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
@@ -112,14 +112,14 @@ def read_settings(path: Path) -> Any:
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal digits."""
     with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # a buffered reader
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_sha256(path: Path, expected: str, package: str) -> None:
     """Raise an error if a file of another package is not the one that Deixis was tested with."""
     try:
         with open_regular(path) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DeixisError(
             f"{path} cannot be read ({error.strerror}). Install it again: pip install {package}"
