@@ -103,10 +103,11 @@ def read_text(path: str | Path, limit: int = MAX_SETTINGS) -> str:
 
 def read_settings(path: Path) -> Any:
     """Read a JSON file of a model folder; ValueError if it is not JSON, too deep or too large."""
-    try:
-        return json.loads(read_text(path))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    with open_regular(path, MAX_SETTINGS) as file:
+        try:
+            return json.loads(file.read().decode())
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
 
 
 def sha256(path: Path) -> str:
