@@ -23,7 +23,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Self, TextIO
+from typing import IO, Any, Self, TextIO
 
 from safetensors import SafetensorError
 
@@ -60,7 +60,7 @@ def json_text(value: object, indent: int | None = None) -> str:
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-def open_regular(path: str | Path, limit: int = MAX_FILE) -> BinaryIO:
+def open_regular(path: str | Path, limit: int = MAX_FILE) -> io.BufferedReader:
     """Open a regular file of at most ``limit`` bytes; a pipe or a device is refused and never waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
@@ -97,16 +97,17 @@ def open_text(path: str | Path, limit: int = MAX_FILE, encoding: str = "utf-8", 
 
 def read_text(path: str | Path, limit: int = MAX_SETTINGS) -> str:
     """Read a regular file of at most ``limit`` bytes as UTF-8."""
-    with open_text(path, limit) as file:
+    with io.TextIOWrapper(open_regular(path, limit), encoding="utf-8") as file:
         return file.read()
 
 
 def read_settings(path: Path) -> Any:
     """Read a JSON file of a model folder; ValueError if it is not JSON, too deep or too large."""
-    try:
-        return json.loads(read_text(path))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    with open_regular(path, MAX_SETTINGS) as file:
+        try:
+            return json.loads(file.read().decode())
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
 
 
 def sha256(path: Path) -> str:
@@ -118,7 +119,8 @@ def sha256(path: Path) -> str:
 def require_sha256(path: Path, expected: str, package: str) -> None:
     """Raise an error if a file of another package is not the one that Deixis was tested with."""
     try:
-        found = sha256(path)
+        with open_regular(path) as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DeixisError(
             f"{path} cannot be read ({error.strerror}). Install it again: pip install {package}"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from deixis.errors import DeixisError
 from deixis.files import (
     MAX_FILE,
+    MAX_SETTINGS,
     atomic_path,
     open_regular,
     read_bytes,
@@ -204,7 +205,7 @@ def _load_numpy(path: Path) -> dict[str, npt.NDArray[np.generic]]:
     from safetensors.numpy import load, load_file
 
     try:
-        str(require_regular(path)).encode()
+        str(path).encode()  # _stored_shapes has opened it
     except UnicodeEncodeError:
         return load(read_bytes(path, MAX_FILE))
     return load_file(path)
@@ -289,7 +290,8 @@ def folder_hash(folder: str | Path) -> str:
     """Return a short hash of a model's configuration and weights; results contain it."""
     with open_regular(Path(folder, "weights.safetensors")) as file:
         weights = hashlib.file_digest(file, "sha256").digest()
-    return hashlib.sha256(weights + read_bytes(Path(folder, "config.json"))).hexdigest()[:12]
+    with open_regular(Path(folder, "config.json"), MAX_SETTINGS) as file:
+        return hashlib.sha256(weights + file.read()).hexdigest()[:12]
 
 
 def read_supervision(folder: Path) -> str:

@@ -17,6 +17,7 @@ from typing import Literal
 from deixis.errors import DeixisError
 from deixis.evaluation.tables.describe import Experiment
 from deixis.evaluation.tables.kept import KeptRun, read_kept
+from deixis.files import read_text
 from deixis.metrics.bootstrap import Comparison, Scores, paired_bootstrap
 from deixis.show.markdown import between_marks, markdown
 from deixis.toml import from_toml, require, value_of
@@ -99,7 +100,7 @@ def read_claims(experiment: Experiment) -> list[Claim]:
     if not path.exists():
         return []
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DeixisError(f"{path} cannot be read ({error}). Correct it.") from None
     found = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deixis.errors import DeixisError
-from deixis.files import read_text, write_atomic
+from deixis.files import read_settings, write_atomic
 from deixis.language.parse import Parse
 from deixis.types import Phrase
 
@@ -90,7 +90,7 @@ class ObjectClasses:
     def load(cls, path: Path) -> ObjectClasses:
         """Read a file of :meth:`save`."""
         try:
-            value = json.loads(read_text(path))
+            value = read_settings(path)
             if not isinstance(value, dict) or value.get("format") != FORMAT:
                 raise ValueError(f'the field "format" is not "{FORMAT}"')
             classes, words = _table(value, "classes", int), _table(value, "words", str)

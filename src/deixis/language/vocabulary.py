@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from deixis.errors import DeixisError
-from deixis.files import read_text, write_atomic
+from deixis.files import read_settings, write_atomic
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 FORMAT = "deixis-vocabulary-1"
@@ -101,7 +101,7 @@ class Vocabulary:
     def load(cls, path: Path) -> Vocabulary:
         """Read a file of :meth:`save`."""
         try:
-            return cls.from_json(json.loads(read_text(path)))
+            return cls.from_json(read_settings(path))
         except FileNotFoundError:
             raise DeixisError(
                 f"{path} does not exist. Every captioner needs it beside its weights. Restore the file."

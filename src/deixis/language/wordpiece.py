@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from deixis.errors import DeixisError
-from deixis.files import read_text
+from deixis.files import read_settings, read_text
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 LONGEST = 100  # characters; a longer word is unknown
@@ -99,8 +99,7 @@ class WordPieces:
     def load(cls, path: Path) -> WordPieces:
         """Read a file of :meth:`to_text` (``.json``), or the ``vocab.txt`` of BERT with one piece per line."""
         try:
-            text = read_text(path)
-            pieces = json.loads(text) if path.suffix == ".json" else text.split("\n")
+            pieces = read_settings(path) if path.suffix == ".json" else read_text(path).split("\n")
             if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
                 raise ValueError("it is not a list of strings")
             return cls(tuple(pieces) if pieces[-1] else tuple(pieces[:-1]))

@@ -50,26 +50,26 @@ class Photo:
         """The decoded photograph; a large file is decoded at each use, so that a batch does not fill the memory."""
         if self._image is not None:
             return self._image
-        image = self._opened()
-        if self._open is not None or not isinstance(self.source, str | Path) or not _is_large(image.size):
-            self._image = image
-        return image
-
-    def _opened(self) -> Image.Image:
         if self._open is not None:
-            return self._open()
-        if isinstance(self.source, str | Path):
-            return load_image(self.source)
-        if isinstance(self.source, Image.Image):
-            return self.source
-        return _from_array(self.source)
+            self._image = self._open()
+        elif isinstance(self.source, Image.Image):
+            self._image = self.source
+        elif isinstance(self.source, str | Path):
+            image = load_image(self.source)
+            if image.width * image.height > LARGE_PIXELS:
+                return image
+            self._image = image
+        else:
+            self._image = _from_array(self.source)
+        return self._image
 
     @property
     def large(self) -> bool:
         """Whether the photograph is processed alone: a file of many pixels that is not decoded yet."""
         if self._image is not None or self._open is not None or not isinstance(self.source, str | Path):
             return False
-        return _is_large(image_size(self.source))
+        width, height = image_size(self.source)
+        return width * height > LARGE_PIXELS
 
     @property
     def size(self) -> tuple[int, int]:
@@ -148,10 +148,6 @@ def parse_batch(photos: Sequence[Photo], sentences: Sequence[Sequence[tuple[str,
     parses[()] = Parse((), (), (), (), (), (), ())
     for photo, each in zip(photos, sentences, strict=True):
         photo._parses.update({words: parses[words] for words in each})
-
-
-def _is_large(size: tuple[int, int]) -> bool:
-    return size[0] * size[1] > LARGE_PIXELS
 
 
 def _from_array(array: npt.NDArray[np.uint8]) -> Image.Image:

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from deixis.errors import DeixisError
-from deixis.files import read_bytes, write_atomic
+from deixis.files import MAX_SETTINGS, open_regular, write_atomic
 from deixis.model_folder import BLANK
 from deixis.types import Regions
 from deixis.vision.extractor import RegionExtractor
@@ -50,7 +50,8 @@ class BlankRegions:
         if not path.exists():
             return None
         try:
-            stored = load(read_bytes(path))
+            with open_regular(path, MAX_SETTINGS) as file:
+                stored = load(file.read())
             features, grids = stored["features"], stored.get("grid")
         except (OSError, KeyError, SafetensorError) as error:
             raise DeixisError(f"{path} cannot be read ({error}). Delete it; it will be computed again.") from None

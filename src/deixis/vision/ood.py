@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from deixis.errors import DeixisError
-from deixis.files import read_bytes, write_atomic
+from deixis.files import MAX_SETTINGS, open_regular, write_atomic
 from deixis.model_folder import OOD
 from deixis.types import Regions
 
@@ -70,7 +70,8 @@ class OodDetector:
         if not path.exists():
             return None
         try:
-            stored = load(read_bytes(path))
+            with open_regular(path, MAX_SETTINGS) as file:
+                stored = load(file.read())
             mean, components, limit = stored["mean"], stored["directions"], stored["limit"]
         except (OSError, KeyError, SafetensorError) as error:
             raise DeixisError(f"{path} cannot be read ({error}). Delete it to caption without this check.") from None
