@@ -186,7 +186,7 @@ def store(folder: Path, shipped: Models, tmp_path_factory: pytest.TempPathFactor
     [
         [],
         ["--place", "attention"],
-        ["--place", "alpha", "--rerank", "none"],
+        ["--place", "heat", "--rerank", "none"],
         ["--check", "none"],
         ["--grounder", "none"],
     ],
@@ -214,7 +214,7 @@ def test_evaluation_scores_what_the_command_line_prints(
 # Phrases ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", [None, "alpha"])
+@pytest.mark.parametrize("place", [None, "vote"])
 def test_command_line_python_and_http_ground_phrases_alike(
     loaded_once: Models, client: TestClient, photo: Path, capsys: pytest.CaptureFixture[str], place: Any
 ) -> None:

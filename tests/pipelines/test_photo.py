@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from deixis import DeixisError, cli
+from deixis.methods.albef.model import AlbefGrounder
 from deixis.methods.scan.model import ScanGrounder
 from deixis.pipelines import photo as photo_module
 from deixis.pipelines.api import CaptionPipeline, GroundPipeline
@@ -42,7 +43,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(photo_module, "load_image", lambda *_, **__: 1)
     count(Image, "open", lambda *_, **__: 1)
     count(RegionExtractor, "extract_batch", lambda self, images, image_ids: len(images))
-    count(ScanGrounder, "encode", lambda self, photos: len(photos))
+    for grounder in (ScanGrounder, AlbefGrounder):
+        count(grounder, "encode", lambda self, photos: len(photos))
     count(photo_module, "parse_words", lambda sentences, **_: len(sentences))
     return counted
 

@@ -38,7 +38,7 @@ def test_the_residual_outside_the_components_by_hand(monkeypatch: pytest.MonkeyP
     assert np.abs(detector.components).tolist() == [[1, 0, 0]]
     # the mean (0, 0, 6) is 1 away from (1, 1, 1) along x, 1 along y, 5 along z
     assert detector.residual(make_regions((0, 0, 3), (0, 0, 9))) == 26
-    assert detector.limit == pytest.approx(1.99**2, rel=1e-6)  # between the last two of 51
+    assert detector.limit == pytest.approx(0.25 * 1.96**2 + 0.75 * 2**2, rel=1e-6)  # of the last two of 51
     assert [detector.is_ood(make_regions((100, 1 + y, 1))) for y in (1.98, 2.0)] == [False, True]
 
 
