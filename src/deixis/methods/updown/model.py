@@ -93,11 +93,7 @@ class Captioner:
             if self.describes_clips != (one.frames is not None):
                 given, wanted = ("a photograph", "clips") if self.describes_clips else ("a clip", "photographs")
                 raise DeixisError(f"{self.name} describes {wanted}, but {given} was given. Choose another --model.")
-            for part, width in (
-                ("grid", config.grid),
-                ("image_vector", config.image_features),
-                ("temporal", config.temporal),
-            ):
+            for part, width in (("grid", config.grid), ("image_vector", config.image_features)):
                 if width and getattr(one, part) is None:
                     what = part.replace("_", " ")
                     raise DeixisError(f"{self.name} needs regions with {what}. Use features that have it.")
