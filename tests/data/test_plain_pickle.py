@@ -163,7 +163,8 @@ def test_nothing_is_imported_or_called(tmp_path):
             except BadFile:
                 continue
             raise SystemExit(f"{path} was read")
-        strange = [e for e in events if not (e[0] == "open" and ".p'" in e[1])]
+        # the pickle is opened by its name, and then by its number
+        strange = [e for e in events if not (e[0] == "open" and (".p'" in e[1] or e[1].strip("(,)").isdigit()))]
         assert events and not strange, strange
     """
     done = subprocess.run(

@@ -305,14 +305,14 @@ def test_text_that_is_not_utf8_is_named(tmp_path):
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
     root = build(tmp_path)
-    usual = Path.open
+    usual = vg.open_text
 
     def refuse(path, *args, **kwargs):
         if path.name == "objects.json":
             raise PermissionError(13, "Permission denied")
         return usual(path, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(vg, "open_text", refuse)
     with pytest.raises(BadFile, match=r"objects\.json: cannot be read \(Permission denied\)"):
         vg.load(root)
 
