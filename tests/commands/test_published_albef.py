@@ -16,10 +16,10 @@ from torch.nn import functional as F
 from deixis.cli import run
 from deixis.methods.albef import train as training
 from deixis.methods.albef.images import square_pixels
+from deixis.methods.albef.inference import ArrayAlbef
 from deixis.methods.albef.inputs import clean_text
 from deixis.methods.albef.model import AlbefGrounder, encode_text
 from deixis.methods.albef.momentum import STATE, MomentumState
-from deixis.methods.albef.network import AlbefNet
 from deixis.model_folder import read_supervision
 from deixis.pipelines.ground import ground
 from deixis.pipelines.photo import Photo
@@ -32,7 +32,7 @@ def imported(tmp_path: Path, kind: Kind, **sizes: int) -> tuple[AlbefGrounder, d
     out, verb = tmp_path / f"model-{kind}", "amc" if kind == "amc" else "albef"
     vocab = write_vocab(tmp_path / "vocab.txt")
     assert run(["import", verb, str(tmp_path / f"{kind}.pth"), "--vocab", str(vocab), "-o", str(out)]) == 0
-    return AlbefGrounder.from_pretrained(out), state, out
+    return AlbefGrounder.from_pretrained(out, backend="torch"), state, out
 
 
 @pytest.mark.parametrize("kind", ["pretrained", "fine-tuned", "amc"])
@@ -207,8 +207,8 @@ def test_an_image_is_encoded_once_for_all_expressions(
 ) -> None:
     _, _, out = imported(tmp_path, "amc")
     encoded: list[int] = []
-    encode = AlbefNet.encode
-    monkeypatch.setattr(AlbefNet, "encode", lambda self, images: encoded.append(len(images)) or encode(self, images))
+    encode = ArrayAlbef.encode
+    monkeypatch.setattr(ArrayAlbef, "encode", lambda self, images: encoded.append(len(images)) or encode(self, images))
     capsys.readouterr()
     evaluated(capsys, out, referring)
     assert encoded == [1, 1]
@@ -271,7 +271,7 @@ def test_amc_is_trained_in_one_command(tmp_path: Path, referring: Path, genome: 
     more = ["--phases.0.epochs", "1", "--batch-images", "4", "--accumulate", "1", "--momentum.queue", "8", "--quiet"]
     args = ["train", recipe, "--data", str(genome), *val, "--init-from", str(start), "--out", str(tmp_path / "run")]
     assert run([*args, *more]) == 0
-    after = AlbefGrounder.from_pretrained(tmp_path / "run")
+    after = AlbefGrounder.from_pretrained(tmp_path / "run", backend="torch")
     assert after.inputs == before.inputs
     assert after.network.config == before.network.config
     assert not torch.equal(after.network.match.weight, before.network.match.weight)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from deixis.methods.updown.localizer import FILE, LocalizedCaptioner, save_local
 from deixis.methods.updown.losses.cycle import CycleConfig, Localizer
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
+from deixis.methods.updown.recipes import UPDOWN_RECIPES
 from deixis.vision.extractor import named_extractor
 from deixis.vision.store import Contents, StoreWriter
 from small_models import FEATURES, VOCABULARY, noise, small_captioner
@@ -90,4 +90,4 @@ def test_eval_prints_both_accuracies(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert cli.run([*args, "--out", str(tmp_path / "again")]) == 0
     again = json.loads(capsys.readouterr().out)["scores"]
     assert again["attention_accuracy"]["value"] == scores["attention_accuracy"]["value"]
-    assert replace(localized.localizer.config) == CycleConfig()
+    assert localized.localizer.config == UPDOWN_RECIPES["cyclical-small"].cycle
