@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -54,13 +55,18 @@ def test_a_perfect_detector_has_the_true_boxes_and_their_words(store: Path, tmp_
             np.testing.assert_allclose(found.features.astype(float).sum(1), 1, atol=2e-3)
             np.testing.assert_array_equal(found.class_probs[:, 1:], found.features)
             assert not found.class_probs[:, 0].any()
-    # the words of a thing that one caption calls a dog
-    sample = next(s for s in load(Path("scenes:10"), "train") if any(" dog" in c.text for c in s.captions))
-    named = {p.entity for c in sample.captions for p in c.phrases if p.text.split()[-1] == "dog"}
-    (entity,) = [sample.entity(name) for name in named][:1]
+    # a thing that all captions call a dog
+    dogs = []
+    for sample in load(Path("scenes:10"), "train"):
+        heads = defaultdict(set)
+        for phrase in (phrase for caption in sample.captions for phrase in caption.phrases):
+            heads[phrase.entity].add(phrase.text.split()[-1])
+        dogs += [(sample, sample.entity(name)) for name, words in heads.items() if words == {"dog"}]
+    sample, entity = dogs[0]
     found = made[sample.image_id]
     row = int(np.abs(found.boxes - geometry.union(entity.boxes)).sum(1).argmin())
-    assert found.class_names[int(found.class_probs[row].argmax())] == "dog"
+    # no word is frequent enough in so few scenes: the classes are the types of phrases
+    assert found.class_names[int(found.class_probs[row].argmax())] == "animals"
 
 
 @pytest.mark.slow
