@@ -81,6 +81,9 @@ def test_a_noun_that_only_says_where_is_a_direction(words: str, at: int, directi
         ("a man holds the camera", 4, False),
         ("a man looks at the dog", 5, False),
         ("camera", 0, False),
+        ("a photo of a house", 1, True),
+        ("a photo on a wall", 1, False),
+        ("a cat looking at something", 4, True),
     ],
 )
 def test_the_camera_that_is_looked_into_is_not_in_the_picture(words: str, at: int, unseen: bool) -> None:

@@ -67,6 +67,10 @@ def repeats_word(words: Sequence[str]) -> bool:
     return len(set(content)) < len(content)
 
 
+_PICTURES = ("photo", "picture", "image", "photograph", "view")
+_INDEFINITE = ("something", "anything", "nothing", "everything")
+
+
 def is_direction(words: Sequence[str], at: int) -> bool:
     """Return whether a noun only states a location, such as "front" in "in front of a house"."""
     before = [word for word in words[max(0, at - 2) : at] if word not in ("the", "a")]
@@ -76,6 +80,10 @@ def is_direction(words: Sequence[str], at: int) -> bool:
 
 
 def is_not_visible(words: Sequence[str], at: int) -> bool:
-    """Return whether a noun has no region: a location (:func:`is_direction`), or "camera" in "looks at the camera"."""
+    """Return whether a noun has no region of its own.
+
+    A location (:func:`is_direction`), "camera" in "looks at the camera", "photo" in "a photo of a house", "something".
+    """
     is_camera = words[at] == "camera" and tuple(words[max(0, at - 2) : at]) in (("at", "the"), ("for", "the"))
-    return is_camera or is_direction(words, at)
+    is_photo = words[at] in _PICTURES and list(words[at + 1 : at + 2]) == ["of"]
+    return is_camera or is_photo or words[at] in _INDEFINITE or is_direction(words, at)
