@@ -26,6 +26,7 @@ from deixis.localize.class_names import names_part, phrase_class_probabilities
 from deixis.localize.heat import heat_map
 from deixis.localize.heat_rules import MATCHER_RULES, HeatRule
 from deixis.methods.scan.model import ScanGrounder
+from deixis.pipelines.models import load_grounder
 from deixis.types import Phrase, Regions
 from deixis.vision.classes import imagenet_classes
 from deixis.vision.store import FeatureStore
@@ -86,7 +87,7 @@ def cases(data: Path, store: FeatureStore, matcher: ScanGrounder, split: str) ->
 def main(
     data: tyro.conf.Positional[Path],
     store: tyro.conf.Positional[Path],
-    model: tyro.conf.Positional[Path],
+    model: tyro.conf.Positional[str],
     split: str = "val",
 ) -> None:
     """Print accuracies in per cent.
@@ -94,11 +95,13 @@ def main(
     Args:
         data: a data set with boxes.
         store: its regions, of a detector.
-        model: folder of a matcher.
+        model: a matcher, by name or folder.
         split: split of the data set.
     """
     groups: dict[str, list[Case]] = defaultdict(list)
-    for case in cases(data, FeatureStore(store), ScanGrounder.from_pretrained(model), split):
+    matcher = load_grounder(model, "cpu")
+    assert isinstance(matcher, ScanGrounder)
+    for case in cases(data, FeatureStore(store), matcher, split):
         groups[case.kind].append(case)
     right = 0.0
     for kind, some in sorted(groups.items()):

@@ -26,7 +26,7 @@ from deixis.methods.reir.model import ReirGrounder
 from deixis.methods.reir.network import ReirConfig, ReirNet
 from deixis.methods.scan.model import Placing, ScanGrounder
 from deixis.methods.scan.network import ScanConfig, ScanNet
-from deixis.methods.scan.train import Pair, calibrate, recalls
+from deixis.methods.scan.train import Pair, recalls
 from deixis.methods.updown.decode import GenerationConfig
 from deixis.methods.updown.model import Captioner
 from deixis.methods.updown.network import Decoder, DecoderConfig
@@ -244,14 +244,21 @@ def test_the_default_backbone_moves_its_weights_and_its_pixels() -> None:
 
 def test_a_matcher_is_validated_where_it_is_trained() -> None:
     torch.manual_seed(0)
-    matcher, made = make_scan().network, named_extractor("tiny", "grid", 20)
+    grounder, made = make_scan(), named_extractor("tiny", "grid", 20)
+    matcher = grounder.network
     regions: dict[str, Regions] = {str(seed): made.extract(image(seed)) for seed in range(3)}
     ids = [VOCABULARY.encode(text.split()) for text in ("a brown dog", "a big ball runs", "after a ball")]
     pairs = [Pair(str(i), tuple(row), (True,) * len(row)) for i, row in enumerate(ids)]
-    expected = recalls(matcher, pairs, regions), calibrate(matcher, pairs, regions)
+    phrases = [Phrase("a brown dog", 0, 3), Phrase("a ball", 0, 2)]
+
+    def evidence() -> list[float]:
+        """What the calibration after an epoch reads."""
+        return grounder.evidence(grounder.encode([regions["0"]])[0], phrases)
+
+    expected = recalls(matcher, pairs, regions), evidence()
     with OtherDevice():
         matcher.to(ELSEWHERE)
-        assert (recalls(matcher, pairs, regions), calibrate(matcher, pairs, regions)) == expected
+        assert (recalls(matcher, pairs, regions), evidence()) == expected
 
 
 def test_the_other_device_finds_an_input_that_was_left_behind() -> None:

@@ -66,7 +66,9 @@ def test_default_captioner_has_a_low_gain_where_there_is_no_photograph(shipped: 
     pen = ImageDraw.Draw(screen)
     for y in range(10, 190, 12):
         pen.text((10, y), "def caption(photo): return words", fill="#222222")
-    images = [Image.new("RGB", (64, 48), "white"), Image.new("RGB", (64, 48), "black"), screen]
+    assert shipped.captioner.ood is not None
+    assert shipped.captioner.ood.is_ood(Photo(screen).regions(shipped.extractor))  # its gain is not low: it is a sign
+    images = [Image.new("RGB", (64, 48), "white"), Image.new("RGB", (64, 48), "black"), noise()]
     beams = shipped.captioner.decode([Photo(image).regions(shipped.extractor) for image in images])
     assert all(beam[0].words for beam in beams)
     assert max(information_gains([beam[0] for beam in beams], shipped.captioner, shipped.blank)) < MIN_GAIN

@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from deixis.errors import DeixisError
 from deixis.fields import from_dict
-from deixis.files import write_atomic
+from deixis.files import require_regular, write_atomic
 from deixis.language.vocabulary import Vocabulary
 from deixis.layers.padding import pad_ragged, pad_regions
 from deixis.methods.updown.losses.cycle import CycleConfig, Localizer, localizer_input
@@ -50,7 +50,7 @@ class LocalizedCaptioner:
         decoder = torch_network(captioner.network)
         assert isinstance(decoder, Decoder)
         try:
-            with safe_open(folder / FILE, framework="pt") as file:
+            with safe_open(require_regular(folder / FILE), framework="pt") as file:
                 config = from_dict(CycleConfig, json.loads(file.metadata()["config"]), {})
                 localizer = Localizer(decoder, config)
                 localizer.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
