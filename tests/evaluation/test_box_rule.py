@@ -14,7 +14,7 @@ from deixis.evaluation.evaluate import with_box_rule
 class Grounder:
     """Record the rule of each call."""
 
-    name = "stub"
+    name, box_rules = "stub", ("attention", "vote")
 
     def __init__(self) -> None:
         self.rules: list[str | None] = []

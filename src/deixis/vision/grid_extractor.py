@@ -17,12 +17,12 @@ import numpy.typing as npt
 from deixis import boxes as geometry
 from deixis.threads import several_threads
 from deixis.types import ByteGrid, Json, Labels, Regions
-from deixis.vision import pooling
 from deixis.vision.descriptions import extractor_name
 from deixis.vision.frames import join_frames
 from deixis.vision.lite2 import DESCRIPTION as BACKBONE
 from deixis.vision.lite2 import Lite2, Maps
 from deixis.vision.pixels import Picture, as_array
+from deixis.vision.pooling import GRID_WEIGHT, POSITION_WEIGHT, SURROUNDINGS, box_means, pool
 from deixis.vision.proposals import CocoSsdAndParts, Proposals, Proposer, SelectiveSearch
 from deixis.vision.proposals.base import propose_batch
 from deixis.vision.proposals.people import NAMES
@@ -103,7 +103,7 @@ class GridExtractor:
         self, maps: Maps, boxes: npt.NDArray[np.float32], size: tuple[int, int], found: Proposals | None
     ) -> Labels:
         """Return the classes of the detector, or those of the classifier where the detector has none."""
-        probs = self.backbone.classify(pooling.box_means(maps.head, geometry.clip(boxes, *size), size))
+        probs = self.backbone.classify(box_means(maps.head, geometry.clip(boxes, *size), size))
         ids = np.argsort(-probs, axis=1, kind="stable")[:, : self.top]
         best = np.take_along_axis(probs, ids, axis=1).astype(np.float16)
         own = Labels(ids, best, self.backbone.classes)
@@ -131,7 +131,7 @@ def repool(
     ``classes`` is the number of classes of the extractor's detector. Their probabilities are 0 where ``class_probs`` is
     not given, as for moved boxes.
     """
-    parts: list[npt.NDArray[np.floating]] = [pooling.pool(grids, boxes, size)]
+    parts: list[npt.NDArray[np.floating]] = [pool(grids, boxes, size)]
     if classes:
         probs = np.zeros((len(boxes), classes)) if class_probs is None else class_probs
         parts.append(CLASS_WEIGHT * probs)
@@ -157,9 +157,9 @@ def describe(variant: str) -> Json:
         "backbone": BACKBONE,
         "proposals": proposer.describe(),
         "pooling": {
-            "surroundings": pooling.SURROUNDINGS,
-            "grid_weight": pooling.GRID_WEIGHT,
-            "position_weight": pooling.POSITION_WEIGHT,
+            "surroundings": SURROUNDINGS,
+            "grid_weight": GRID_WEIGHT,
+            "position_weight": POSITION_WEIGHT,
             "class_weight": CLASS_WEIGHT,
             "classes": len(NAMES) if isinstance(proposer, CocoSsdAndParts) else 0,
         },

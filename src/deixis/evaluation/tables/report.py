@@ -63,8 +63,7 @@ def _compare(baseline: Sequence[Scores], own: Sequence[Scores], names: Sequence[
 def _line(experiment: Experiment, table: Table, runs: Sequence[Run], kept: Kept, compared: Compared) -> Line:
     row, own, entries = runs[0].row, [kept[run.name] for run in runs], dict[str, Entry]()
     for name in [column.score for column in table.columns]:
-        found = [value for one in own if (value := one.value(experiment.report, name))]
-        if len(found) == len(own):
+        if len(found := [value for one in own if (value := one.value(experiment.report, name))]) == len(own):
             marks = sorted({mark for _, mark in found})
             entries[name] = Entry([value for value, _ in found], " and ".join(marks), compared.get(name))
     return Line(
