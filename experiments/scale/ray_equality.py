@@ -22,7 +22,7 @@ from deixis.corpus.work import CaptionWork
 from deixis.photographs import images_in
 from deixis.types import Json
 
-WORK = CaptionWork("deixis-8k", "deixis-8k-grounder", device="cpu")
+WORK = CaptionWork("deixis-base", "deixis-base-grounder", device="cpu")
 
 
 def rows(items: list[Item], folder: Path, **options: object) -> dict[str, Json]:

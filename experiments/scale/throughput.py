@@ -28,7 +28,7 @@ from deixis.pipelines.photo import Photo
 from deixis.types import Json, Regions
 from deixis.vision.fill import build_extractor, build_variant
 
-CAPTIONER, GROUNDER = "deixis-8k", "deixis-8k-grounder"
+CAPTIONER, GROUNDER = "deixis-base", "deixis-base-grounder"
 WORKS: dict[str, Work] = {
     "caption": CaptionWork(CAPTIONER, GROUNDER, device="cpu"),
     "ground": GroundWork(GROUNDER, ("a dog", "a man"), device="cpu"),
